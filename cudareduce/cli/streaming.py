@@ -62,7 +62,7 @@ def benched(options: Mapping[str, Any], *, usual_sizes: bool) -> int:
 
         return bench_streams_of_ranks(made(StreamsRequest, options))
     if options["gpus"] is not None:
-        from cudareduce.several.spread.command import SpreadRequest, bench_spread
+        from cudareduce.several.sharded_command import SpreadRequest, bench_spread
 
         return bench_spread(made(SpreadRequest, options, _STREAMS))
     if options["meet"] is not None:

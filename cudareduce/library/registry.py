@@ -19,7 +19,7 @@ from cudareduce.library.suite import Suite, load_suite
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 #: The folder of kernels that several GPUs run together: no reductions of one, and with a header of
-#: their own (several/exchange.py).
+#: their own (several/kernels.py).
 EXCHANGES = "ranks"
 
 #: What is no kernel, but the best one for a problem: in any order of blocks, and in a fixed one, in

@@ -18,16 +18,14 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.several.choice import Auto, with_choice
 from cudareduce.several.collectives import MOST_RANKS, Collective
-from cudareduce.several.exchange import Exchange, load_exchanges, of_collective
+from cudareduce.several.engines import Auto, with_choice
+from cudareduce.several.kernels import Exchange, load_exchanges, of_collective
 from cudareduce.several.launcher import Member, Ranks, require_equal, run_ranks
-from cudareduce.several.libraries.apart import version_in
-from cudareduce.several.libraries.engines import KINDS, Wanted, wanted
-from cudareduce.several.libraries.nccl import load
-from cudareduce.several.records import notes_of
-from cudareduce.several.stopwatch import IN_A_LOOP, SAMPLES
-from cudareduce.several.trial import Trial, steps_of, tried
+from cudareduce.several.libraries import KINDS, Wanted, wanted
+from cudareduce.several.nccl import load, version_in
+from cudareduce.several.run import Trial, notes_of, steps_of, tried
+from cudareduce.several.timing import IN_A_LOOP, SAMPLES
 
 #: Ranks where nobody says how many, and there are no GPUs to count.
 _RANKS = 2

@@ -14,7 +14,7 @@ from cudareduce.results.record import Record
 from cudareduce.several.communicator import Communicator
 from cudareduce.several.launcher import gpu_of, require_equal, run_on_gpus
 from cudareduce.several.rendezvous import Placement
-from cudareduce.several.spread.content import share
+from cudareduce.several.sharded_inputs import share
 
 #: From the best verdict to the worst: what all have of a row is the worst that one has.
 _VERDICTS = ("pass", "skip", "fail")

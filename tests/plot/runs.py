@@ -8,10 +8,9 @@ from pathlib import Path
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.examine import Finding
-from cudareduce.several.measure import Links, Measured
-from cudareduce.several.records import Recorder
-from cudareduce.several.stopwatch import Batch
+from cudareduce.several.run import Recorder
+from cudareduce.several.timing import Batch, Links, Measured
+from cudareduce.several.verification import Finding
 from tests.conftest import ROOT
 
 H200, H100 = ROOT / "results" / "nvidia-h200", ROOT / "results" / "nvidia-h100"

@@ -18,7 +18,7 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.several.rendezvous import find_placement
-from cudareduce.several.trial import tried
+from cudareduce.several.run import tried
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
 
@@ -52,9 +52,9 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("check.remeasured", "command", "launcher"):
+    for module in ("remeasure", "command", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
-    for module in ("check.jobs", "launcher"):
+    for module in ("remeasure", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
     patch.setattr("cudareduce.several.command.tried", partial(
         tried, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cudareduce.several.libraries.nccl import Nccl, UniqueId, load
+from cudareduce.several.nccl import Nccl, UniqueId, load
 
 _TYPES = {"|i1": 0, "|u1": 1, "<i4": 2, "<i8": 4, "<f2": 6, "<f4": 7, "<f8": 8, "bfloat16": 9}
 _OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3}

@@ -12,9 +12,9 @@ from pathlib import Path
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
-from cudareduce.several.libraries.engines import wanted
+from cudareduce.several.libraries import wanted
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.trial import Trial, tried
+from cudareduce.several.run import Trial, tried
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch

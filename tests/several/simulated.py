@@ -16,10 +16,9 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text
 from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code
-from cudareduce.several.examine import Finding
-from cudareduce.several.measure import Links, Measured
-from cudareduce.several.records import Recorder, notes_of
-from cudareduce.several.stopwatch import SAMPLES, Batch
+from cudareduce.several.run import Recorder, notes_of
+from cudareduce.several.timing import SAMPLES, Batch, Links, Measured
+from cudareduce.several.verification import Finding
 from tests.simulate import H200, rounds
 
 ENGINES = ("peer:one_shot", "peer:two_shot", "host")

@@ -15,7 +15,7 @@ import pytest
 
 from cudareduce.results.store import load
 from cudareduce.several.collectives import COLLECTIVES, Collective
-from cudareduce.several.exchange import load_exchanges, of_collective
+from cudareduce.several.kernels import load_exchanges, of_collective
 from cudareduce.several.launcher import _wait
 from tests.conftest import ROOT
 from tests.several.conftest import Ranks

@@ -20,12 +20,10 @@ from cudareduce.backends import BackendSpec, gpu_count, open_timed
 from cudareduce.errors import BuildError
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import reduction_of
-from cudareduce.several.carried import aligning
 from cudareduce.several.engines import Stage, peer_engines
-from cudareduce.several.exchange import load_exchanges
-from cudareduce.several.measure import unjudged
+from cudareduce.several.kernels import load_exchanges
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.stopwatch import Batch, Entrant, Stopwatch
+from cudareduce.several.timing import Batch, Entrant, Stopwatch, aligning, unjudged
 from cudareduce.several.windows import device_windows, layout
 
 pytestmark = [

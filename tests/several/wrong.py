@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.several.exchange import device_text, load_exchanges
+from cudareduce.several.kernels import device_text, load_exchanges
 
 _ENTRY, _EXIT = "    ranks.meet(flags, 2 * call);\n", "    ranks.meet(flags, 2 * call + 1);\n"
 _STORE = "ranks.here<Pack>(out)[p] = sum;"

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from cudareduce.machine.host import packaged
-from cudareduce.several.libraries.nccl import NAME
+from cudareduce.several.nccl import NAME
 from tests.standalone.programs import HERE, compiled, ran
 
 SIZES = tuple(2**k for k in range(10, 29, 2))

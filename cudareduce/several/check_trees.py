@@ -1,0 +1,213 @@
+"""Kernels of another tree beside those of this one: engines of other names in the same rounds.
+
+`check --base` of collectives: two trees of kernels of several GPUs, in the same rounds.
+
+The kernels of the base stand beside those of this tree as engines of other names, in one job of
+ranks: so nothing but their text lies between two rounds that are compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cudareduce.errors import UsageError
+from cudareduce.gate.bencher import Remeasured
+from cudareduce.gate.checking import base_again, looks_of, thresholds_of
+from cudareduce.gate.compare import Rules
+from cudareduce.gate.judgement import Judgement, publish_judgement
+from cudareduce.gate.looks import Measure, first_look, second_look
+from cudareduce.gate.notes import skew_notes
+from cudareduce.gate.request import BaseRequest
+from cudareduce.gate.rerun import DEFAULT_ROUNDS
+from cudareduce.gate.sides import side_text
+from cudareduce.gate.trees import base_folders
+from cudareduce.library.front import CLOSES
+from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
+from cudareduce.results.provenance import tool
+from cudareduce.results.record import Record, Run
+from cudareduce.several.collectives import COLLECTIVES, OPS
+from cudareduce.several.command import check_room, most_ranks
+from cudareduce.several.kernels import Exchange, exchanges_of
+from cudareduce.several.remeasure import Job, Ranks, RunJob, by_ranks, device_of, refuse_others
+from cudareduce.several.rendezvous import find_placement
+from cudareduce.temporary import temporary_folder
+
+#: What the name of a base's kernel ends with, beside that of this tree.
+_BASE = "_base"
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Engines of this tree and of the base, by collectives; what each of the base is called here;
+    and the collectives and engines whose text is the same in both."""
+
+    engines: Mapping[str, tuple[str, ...]]
+    here: Mapping[str, str]
+    same: frozenset[tuple[str, str]]
+
+
+def heads_of(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders of this tree: a folder of one's own is compared, and not all kernels besides."""
+    return tuple(folders) or (kernels_folder() / EXCHANGES,)
+
+
+def base_exchanges(base: str, heads: Sequence[Path], into: Path) -> dict[str, Exchange]:
+    """The kernels of a folder or a revision, by name; this is unpacked into `into`. Raises
+    UsageError."""
+    found = [folder / EXCHANGES for folder in base_folders(base, heads, into)]
+    return exchanges_of([folder if folder.is_dir() else folder.parent for folder in found])
+
+
+def paired(here: Mapping[str, Exchange], base: Mapping[str, Exchange], twins: Path) -> Pairs:
+    """Kernels of two trees, by their names; those of the base are written into `twins`, under names
+    of their own."""
+    engines: dict[str, tuple[str, ...]] = {}
+    called: dict[str, str] = {}
+    for kernel in here.values():
+        engines[kernel.collective] = (*engines.get(kernel.collective, ()), engine_of(kernel))
+    for kernel in base.values():
+        twin = engine_of(_twin(kernel, twins))
+        called[twin] = engine_of(kernel)
+        engines[kernel.collective] = (*engines.get(kernel.collective, ()), twin)
+    same = frozenset(
+        (kernel.collective, engine_of(kernel)) for name, kernel in here.items()
+        if name in base and base[name].text == kernel.text
+    )  # fmt: skip
+    return Pairs(engines, called, same)
+
+
+def in_pairs(measure: Measure, pairs: Pairs) -> Measure:
+    """Measures each record's engine beside what it was in the base, and tells them apart."""
+
+    def measured(suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        return _sides(measure(suspects and _with_twins(suspects, pairs), times), pairs)
+
+    return measured
+
+
+def engine_of(kernel: Exchange) -> str:
+    """What a kernel is called among engines."""
+    return f"peer:{kernel.short}"
+
+
+def _twin(kernel: Exchange, folder: Path) -> Exchange:
+    """A kernel of the base under another name, which its text takes for the one it has."""
+    name = kernel.id + _BASE
+    end = kernel.text.index(CLOSES) + len(CLOSES)
+    line = kernel.text.count("\n", 0, end) + 2  # the one behind the header
+    renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
+    path = folder / f"{name}.cu"
+    text = kernel.text[:end] + renamed + kernel.text[end:].removeprefix("\n")
+    path.write_text(text)
+    return replace(kernel, id=name, path=path, text=text)
+
+
+def _with_twins(suspects: Sequence[Record], pairs: Pairs) -> list[Record]:
+    """These records, and what each is in the base."""
+    return [
+        *suspects,
+        *(replace(r, engine=twin) for r in suspects for twin in pairs.here
+          if pairs.here[twin] == r.engine and twin in pairs.engines.get(r.kernel, ())),
+    ]  # fmt: skip
+
+
+def _sides(measured: Remeasured, pairs: Pairs) -> Remeasured:
+    """The records of either tree, by the names of this one."""
+    new = tuple(r for r in measured.new if r.engine not in pairs.here)
+    codes = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
+    old = []
+    for r in measured.new:
+        name = pairs.here.get(r.engine or "")
+        if name:
+            same = (r.kernel, name) in pairs.same  # but for the name of its entry point
+            sha = codes.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
+            old.append(replace(r, engine=name, cubin_sha=sha))
+    return replace(measured, old=tuple(old), new=new)
+
+
+def check_base_ranks(request: BaseRequest) -> int:
+    """The kernels of collectives of two trees against each other; the exit code, the same on all
+    ranks of a launcher. Raises UsageError, EnvironmentProblem and RankLost."""
+    request.outputs.check(*request.judging.read)
+    refuse_others(request.remeasuring)
+    _check(request)
+    here = find_placement(os.environ)
+    ranks = request.ranks or (here.size if here else most_ranks())
+    check_room(max(request.problems.n), ranks)
+    with temporary_folder() as temporary:
+        twins = Path(temporary, "twins")
+        twins.mkdir()
+        pairs = _pairs(request, Path(temporary, "base"), twins)
+        jobs = tuple(
+            Job(name, op, ranks, request.problems.dtype, tuple(sorted(request.problems.n)),
+                pairs.engines[name], links=False)
+            for name in request.remeasuring.kernels for op in request.problems.op
+        )  # fmt: skip
+        return by_ranks(jobs, partial(_judged, request, jobs, pairs, twins))
+
+
+def _check(request: BaseRequest) -> None:
+    """A UsageError where something is asked that is no collective, or that collectives have not."""
+    problems = request.problems
+    for name in request.remeasuring.kernels:
+        if name not in COLLECTIVES:
+            raise UsageError(
+                f"{name} is a kernel of one GPU, and others named are collectives: check them apart"
+            )
+    for op in problems.op:
+        if op not in OPS:
+            raise UsageError(f"--op {op}: arrays are combined by one of {', '.join(OPS)}")
+    if problems.rows != 1:
+        raise UsageError("--rows is about reductions of one GPU: leave it out of collectives")
+    if 0 in problems.n:
+        raise UsageError("--n 0: there is nothing to exchange")
+
+
+def _pairs(request: BaseRequest, into: Path, twins: Path) -> Pairs:
+    """The kernels of both trees that are right, of what is asked for. A UsageError where one has
+    none."""
+    names, heads = request.remeasuring.kernels, heads_of(request.remeasuring.folders)
+    here, base = (
+        {name: k for name, k in some.items() if k.collective in names and k.wrong is None}
+        for some in (exchanges_of(heads), base_exchanges(request.base, heads, into))
+    )
+    for which, some in (("this tree", here), (request.base, base)):
+        for name in names:
+            if not any(kernel.collective == name for kernel in some.values()):
+                raise UsageError(f"{which} has no kernels of {name}: name a tree that has some")
+    return paired(here, base, twins)
+
+
+def _judged(
+    request: BaseRequest, jobs: Sequence[Job], pairs: Pairs, twins: Path, run: RunJob
+) -> int:
+    """What rank 0 of a launcher does, or who was started alone; the exit code."""
+    remeasuring, registry = request.remeasuring, load_registry()
+    thresholds = thresholds_of(
+        request.judging, registry, (), (*remeasuring.kernels, *pairs.here.values())
+    )
+    rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
+    device = device_of(jobs[0].ranks, remeasuring)
+    rounds, looks = remeasuring.rounds or DEFAULT_ROUNDS, looks_of(rules, remeasuring)
+    now = Run(tool(request.argv), device, {"rounds": rounds}, ())
+    both = replace(remeasuring, folders=(*remeasuring.folders, twins))
+    ranks = Ranks(now, tuple(jobs), rounds, both, looks.deadline, run)
+    measure = in_pairs(ranks.measure, pairs)
+    seen = first_look(measure, None, looks)
+    if not seen.rows and not seen.cut:
+        raise UsageError("nothing was compared: give more --max-time")
+    seen = second_look(seen, measure, looks)
+    names = " ".join(remeasuring.kernels)
+    judgement = Judgement(
+        title=f"{names} against {request.base}, {device.name}", head=(side_text("new", now),),
+        rows=tuple(seen.rows), rules=rules, notes=tuple(skew_notes(seen.rows)),
+        against=tuple(base_again(request)),
+        measured=seen.measured, cut=seen.cut,
+    )  # fmt: skip
+    return publish_judgement(
+        judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
+    )

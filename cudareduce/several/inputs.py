@@ -1,0 +1,93 @@
+"""What ranks put in, and what must come out.
+
+Whole numbers that depend on the rank, on the place and on the call: so a rank that is left out or
+taken twice, a share that is shifted, and the input of the call before all show, and every order of
+additions gives the same answer. Those of integers have all their type's digits, as sums wrap.
+Numbers at random show whether ranks have the same bits, and whether any are cut off.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.collectives import Collective
+from cudareduce.several.kernels import vector_of
+
+Array = np.ndarray
+
+#: Operators of arrays, as NumPy has them.
+UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+#: Values of floats are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
+_MOST = 16
+_FACTORS = np.array([1, 2, 1, -1])
+
+
+def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
+    """The elements of a rank at a call: integers of the type, and floats as int64."""
+    place = np.arange(n, dtype=np.uint64)
+    mixed = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        (rank + 1) * 0xBF58476D1CE4E5B9 + call * 0x94D049BB133111EB & 2**64 - 1
+    )
+    mixed ^= mixed >> np.uint64(31)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    product = reduction.op.name == "prod"
+    if reduction.dtype.kind != "float":
+        unsigned = mixed >> np.uint64(64 - 8 * reduction.dtype.size)
+        unsigned |= np.uint64(product)  # of even factors less and less is left
+        wrapped: Array = unsigned.astype(f"u{reduction.dtype.size}")
+        return wrapped.view(reduction.dtype.storage)
+    bits = (mixed >> np.uint64(40)).astype(np.int64)
+    small: Array = bits % (2 * _MOST - 1) - _MOST + 1
+    factors: Array = _FACTORS[bits % len(_FACTORS)]
+    return factors if product else small
+
+
+def at_random(rank: int, n: int, *, factors: bool = False) -> Array:
+    """Numbers of both signs of a rank, as float64, whose sums are rounded; or `factors`, whose
+    products are, and leave no type's range."""
+    random = np.random.default_rng([7, rank, n])
+    signs: Array = random.choice([-1.0, 1.0], n)
+    return signs * (random.uniform(0.75, 1.25, n) if factors else random.exponential(1.0, n))
+
+
+def stored(values: Array, dtype: DType) -> Array:
+    """Values as an array of a type: bfloat16 as its bits."""
+    if dtype.name != "bfloat16":
+        return values.astype(dtype.storage)
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def read(array: Array, dtype: DType) -> Array:
+    """The values of such an array, which NumPy can compare."""
+    if dtype.name != "bfloat16":
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def expected(reduction: Reduction, inputs: list[Array]) -> Array:
+    """The answer for the values of all ranks, in a wider type."""
+    answer: Array = UFUNCS[reduction.op.name].reduce(inputs)
+    return answer
+
+
+def share(collective: Collective, reduction: Reduction, rank: int, size: int, n: int) -> slice:
+    """Which elements of the answer a rank must have."""
+    if collective == "all-reduce":
+        return slice(0, n)
+    if collective == "reduce":
+        return slice(0, n if rank == 0 else 0)
+    vector = vector_of(reduction)
+    packs = -(-n // vector)
+    begin, end = packs * rank // size, packs * (rank + 1) // size
+    return slice(min(n, begin * vector), min(n, end * vector))
+
+
+def why_not_equal(collective: Collective, reduction: Reduction, size: int, n: int) -> str | None:
+    """Why `n` elements have no shares for what gives all ranks as many; None if they do."""
+    each = vector_of(reduction) * size
+    if collective != "reduce-scatter" or n % each == 0:
+        return None
+    return f"it gives all ranks as many elements: give --n a multiple of {each}"

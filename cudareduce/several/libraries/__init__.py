@@ -1,1 +1,0 @@
-"""What others combine arrays of several GPUs with."""

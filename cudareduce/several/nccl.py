@@ -1,0 +1,271 @@
+"""NCCL by its C interface: a library that is loaded, and the communicator of all ranks.
+
+Of either only what is used here. Names, numbers and layouts are those of nccl.h, which have stayed
+since 2.10; what came later may be missing, and is asked for before it is called.
+
+
+What a file of NCCL is, asked in a process of its own: what is loaded may end the process that
+loads it, or stand still where no signal reaches it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from cudareduce.backend import Launch
+from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
+from cudareduce.machine.host import packaged
+from cudareduce.peers.contract import AbsentError
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.collectives import Collective
+from cudareduce.several.communicator import Communicator, agree, watchdog
+
+#: What its file is called, in packages and to the loader.
+NAME = "libnccl.so.2"
+_DTYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
+           "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
+_OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
+#: A window whose place is alike on all ranks.
+_COLL_SYMMETRIC = 1
+_AT, _NUMBER, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+
+
+class UniqueId(ctypes.Structure):
+    """What ranks of one communicator find each other by; passed by value."""
+
+    _fields_ = (("internal", ctypes.c_byte * 128),)
+
+
+_ARRAYS = (_AT, _AT, _SIZE, _NUMBER, _NUMBER)  # given, answer, count, type, operator
+#: Functions that any has, with the types of their arguments; and those that came with 2.13, 2.19
+#: and 2.27.
+_FUNCTIONS = {
+    "ncclGetVersion": (ctypes.POINTER(_NUMBER),),
+    "ncclGetUniqueId": (ctypes.POINTER(UniqueId),),
+    "ncclCommInitRank": (ctypes.POINTER(_AT), _NUMBER, UniqueId, _NUMBER),
+    "ncclCommDestroy": (_AT,),
+    "ncclCommAbort": (_AT,),
+    "ncclAllReduce": (*_ARRAYS, _AT, _AT),
+    "ncclReduceScatter": (*_ARRAYS, _AT, _AT),
+    "ncclReduce": (*_ARRAYS, _NUMBER, _AT, _AT),
+}
+_LATER = {
+    "ncclMemAlloc": (ctypes.POINTER(_AT), _SIZE),
+    "ncclMemFree": (_AT,),
+    "ncclCommWindowRegister": (_AT, _AT, _SIZE, ctypes.POINTER(_AT), _NUMBER),
+    "ncclCommWindowDeregister": (_AT, _AT),
+}
+_TEXTS = {"ncclGetErrorString": (_NUMBER,), "ncclGetLastError": (_AT,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Nccl:
+    """A library that is loaded, and its version as 2.28.9."""
+
+    library: ctypes.CDLL = field(repr=False)
+    version: str
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function of the library. What it refuses is a KernelFault in its own words."""
+        code = getattr(self.library, name)(*arguments)
+        if code:
+            raise KernelFault(f"{name} of NCCL {self.version} has failed: {self._why(code)}")
+
+    def why_no_windows(self) -> str | None:
+        """Why it has no symmetric memory; None if it has."""
+        if all(hasattr(self.library, name) for name in _LATER):
+            return None
+        return f"NCCL {self.version} has no symmetric memory, which came with 2.27"
+
+    def _why(self, code: int) -> str:
+        texts = [self.library.ncclGetErrorString(code)]
+        with suppress(AttributeError):
+            texts.append(self.library.ncclGetLastError(None))
+        return "; ".join(text.decode(errors="replace").strip() for text in texts if text)
+
+
+def load(path: Path | None) -> Nccl:
+    """The library in a file; else that of a package of NVIDIA's, or the one that the loader finds.
+    A file that is no NCCL is a UsageError, none anywhere an EnvironmentProblem.
+
+    It makes no use of multicast, unless the user's environment says so.
+    """
+    without_multicast()
+    if path is not None:
+        if not path.is_file():
+            raise UsageError(f"--nccl {path}: there is no such file: name a {NAME}")
+        return _opened(str(path.resolve()), f"--nccl {path}")
+    for name in (*map(str, packaged(f"lib/{NAME}")), NAME):
+        with suppress(UsageError):
+            return _opened(name, name)
+    raise EnvironmentProblem(
+        f"there is no NCCL here: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
+    )
+
+
+def without_multicast() -> None:
+    """Let no NCCL of this process use multicast, unless the user's environment says so: it is read
+    when a communicator begins."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+
+
+def _opened(name: str, said: str) -> Nccl:
+    """What a name of a file or the loader's stands for. Raises UsageError."""
+    try:
+        library = ctypes.CDLL(name)
+        for known in (_FUNCTIONS, _TEXTS, _LATER):
+            for function, types in known.items():
+                if known is _FUNCTIONS or hasattr(library, function):
+                    getattr(library, function).argtypes = types
+        library.ncclGetErrorString.restype = ctypes.c_char_p
+    except OSError as error:
+        why = str(error).removeprefix(f"{name}: ")
+        raise UsageError(f"{said} cannot be loaded ({why}): name a {NAME}") from None
+    except AttributeError as error:
+        missing = str(error).rpartition(" ")[2]
+        raise UsageError(f"{said} is no NCCL, as it has no {missing}: name a {NAME}") from None
+    with suppress(AttributeError):
+        library.ncclGetLastError.restype = ctypes.c_char_p
+    code = _NUMBER()
+    if library.ncclGetVersion(ctypes.byref(code)):
+        raise UsageError(f"{said} does not tell its version: name another {NAME}")
+    return Nccl(library, version_text(code.value))
+
+
+def version_text(code: int) -> str:
+    """A version's number as its words: 22809 is 2.28.9, and 2708, as it was up to 2.8, 2.7.8."""
+    large, rest = divmod(code, 10_000 if code >= 10_000 else 1000)
+    return f"{large}.{rest // 100}.{rest % 100}"
+
+
+@dataclass(frozen=True, slots=True)
+class NcclCommunicator:
+    """This rank's part of one, in the context that was current when it began."""
+
+    nccl: Nccl
+    handle: ctypes.c_void_p
+
+    def launch(
+        self, collective: Collective, reduction: Reduction, given: int, answer: int, count: int,
+        stream: int,
+    ) -> Launch:  # fmt: skip
+        """A ready call on arrays at these addresses; `count` is of the array, of reduce-scatter of
+        a rank's share. It may raise KernelFault when made."""
+        arrays = given, answer, count, _DTYPES[reduction.dtype.name], _OPS[reduction.op.name]
+        if collective == "reduce":
+            return partial(self.nccl.call, "ncclReduce", *arrays, 0, self.handle, stream)
+        name = {"all-reduce": "ncclAllReduce", "reduce-scatter": "ncclReduceScatter"}[collective]
+        return partial(self.nccl.call, name, *arrays, self.handle, stream)
+
+
+@contextmanager
+def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
+    """One of all ranks, which begin and end it together. Raises RankLost, and AbsentError on all of
+    them where it does not begin on one."""
+    own = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
+    found = agree(comm, lambda: _begun(nccl, comm, bytes.fromhex(own)))
+    try:
+        yield found
+    except BaseException:
+        with watchdog("ncclCommAbort"):
+            nccl.library.ncclCommAbort(found.handle)  # which waits for no other rank
+        raise
+    comm.barrier()  # nobody leaves while another one is still in a call
+    with watchdog("ncclCommDestroy"):
+        nccl.library.ncclCommDestroy(found.handle)
+    comm.barrier()
+
+
+def _unique_id(nccl: Nccl) -> str:
+    made = UniqueId()
+    nccl.call("ncclGetUniqueId", ctypes.byref(made))
+    return bytes(made).hex()
+
+
+def _begun(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
+    handle = ctypes.c_void_p()
+    wanted = ctypes.byref(handle), comm.size, UniqueId.from_buffer_copy(unique), comm.rank
+    with watchdog("ncclCommInitRank"):
+        nccl.call("ncclCommInitRank", *wanted)
+    return NcclCommunicator(nccl, handle)
+
+
+@contextmanager
+def symmetric_memory(member: NcclCommunicator, comm: Communicator, nbytes: int) -> Iterator[int]:
+    """The address of so many bytes that NCCL has of all ranks in one window. Raises RankLost, and
+    AbsentError on all of them where one cannot have it."""
+    nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
+
+    def register() -> None:
+        with watchdog("ncclCommWindowRegister"):
+            nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
+                      _COLL_SYMMETRIC)  # fmt: skip
+        if not window:  # where there is none, that is a success to NCCL
+            raise AbsentError(
+                f"NCCL {nccl.version} has no symmetric memory among these GPUs: see nvidia-smi "
+                "topo -p2p n"
+            )
+
+    agree(comm, lambda: nccl.call("ncclMemAlloc", ctypes.byref(at), nbytes))
+    agree(comm, register)
+    assert at.value
+    yield at.value
+    comm.barrier()  # nobody frees what another one still addresses
+    # what was measured is not lost to how a library ends
+    with watchdog("ncclCommWindowDeregister"), suppress(KernelFault):
+        nccl.call("ncclCommWindowDeregister", member.handle, window)
+        nccl.call("ncclMemFree", at)
+
+
+#: The longest that loading takes, in s, from a slow disk too.
+_LIMIT_S = 60.0
+
+
+def version_in(path: Path) -> str:
+    """The version of the library in a file, as 2.28.9. A UsageError where it is no NCCL, or does
+    not answer."""
+    command = [sys.executable, "-m", __name__, str(path)]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            check=False, timeout=_LIMIT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"--nccl {path} does not tell its version within {_LIMIT_S:g} s: name another {NAME}"
+        ) from None
+    if done.returncode == UsageError.exit_code:
+        raise UsageError(done.stderr.strip())
+    found = done.stdout.split()
+    if done.returncode or not found:
+        raise UsageError(f"--nccl {path} {_ending(done.returncode)}: name another {NAME}")
+    return found[-1]
+
+
+def _ending(code: int) -> str:
+    """What has become of the process, in words."""
+    if code < 0:
+        return f"ends whoever loads it ({signal.strsignal(-code) or f'signal {-code}'})"
+    return f"ends whoever loads it (exit code {code})"
+
+
+def main() -> int:
+    """Load the file that is named, and print its version."""
+    try:
+        print(load(Path(sys.argv[1])).version)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

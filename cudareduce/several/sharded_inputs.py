@@ -1,0 +1,158 @@
+"""What an array holds that is spread over ranks, and what must come out.
+
+Small whole numbers that repeat themselves, and cancel where they have signs, so that sums are exact
+and the right answer takes no array; among them one mark in each rank's share, which the answer
+depends on: a rank that is left out or taken twice shows, and so does the input of the call before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from cudareduce.problem.operators import Reduction
+from cudareduce.several.inputs import Array, stored
+
+#: Operators whose answers are known here.
+OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
+#: Elements after which numbers repeat themselves: a prime, so no share begins where they do.
+_PERIOD = 1_048_583
+#: Numbers are below this, and those of a minimum above the other; marks lie between the two.
+_SMALL, _LARGE = 8, 60
+
+
+def share(n: int, rank: int, ranks: int) -> range:
+    """Which elements of the array a rank has."""
+    return range(n * rank // ranks, n * (rank + 1) // ranks)
+
+
+@dataclass(frozen=True)
+class Content:
+    """An array of `n` elements over `ranks` ranks, in a turn; of `nan_of` a rank the mark is
+    NaN."""
+
+    reduction: Reduction
+    n: int
+    ranks: int
+    turn: int
+    nan_of: int | None = None
+
+    @property
+    def _signed(self) -> bool:
+        return self.reduction.dtype.kind != "uint"
+
+    @property
+    def _base(self) -> Array:
+        """What repeats itself, as int64."""
+        return _repeated(self.reduction.op.name, self._signed, self.turn)
+
+    @cached_property
+    def marks(self) -> dict[int, int]:
+        """The places and values of marks; the winner of a search stands at the array's end once
+        more, where it must lose."""
+        found: dict[int, int] = {}
+        op, signed = self.reduction.op.name, self._signed
+        for rank in range(self.ranks):
+            own = share(self.n, rank, self.ranks)
+            turned = (rank + self.turn) % self.ranks
+            value = _SMALL + turned + self.turn % _SMALL
+            if "min" in op:
+                value = _LARGE + _SMALL - 1 - value
+            elif "max" in op:
+                value += _least(signed)
+            elif op == "prod":
+                value = -2 if signed and turned % 2 else 2
+            found[own[(self.turn * 7919 + rank * 13) % len(own)]] = value
+        if self.reduction.op.indexed:
+            best = min if op == "argmin" else max
+            found.setdefault(self.n - 1, best(found.values()))
+        return found
+
+    @property
+    def nan_at(self) -> int | None:
+        """Where the NaN stands."""
+        if self.nan_of is None:
+            return None
+        own = share(self.n, self.nan_of, self.ranks)
+        return own[(self.turn * 7919 + self.nan_of * 13) % len(own)]
+
+    def of(self, rank: int) -> Array:
+        """A rank's elements as they are stored."""
+        own = share(self.n, rank, self.ranks)
+        begin = own.start % _PERIOD
+        if begin + len(own) <= _PERIOD:
+            values = stored(self._base[begin : begin + len(own)], self.reduction.dtype)
+        else:
+            whole = np.roll(stored(self._base, self.reduction.dtype), -begin)
+            values = np.resize(whole, len(own))
+        for place, value in self.marks.items():
+            if place in own:
+                written = np.nan if place == self.nan_at else value
+                values[place - own.start] = stored(np.array([written]), self.reduction.dtype)[0]
+        return values
+
+    @property
+    def answer(self) -> Array:
+        """The one right answer, as the device has it."""
+        kind, op = np.dtype(self.reduction.result_dtype), self.reduction.op.name
+        if self.nan_at is not None:
+            return np.array(self.nan_at if self.reduction.op.indexed else np.nan, kind)
+        best = min if "min" in op else max
+        with np.errstate(over="ignore"):
+            if self.reduction.op.indexed:
+                winner = best(self.marks.values())
+                return np.array(min(p for p, v in self.marks.items() if v == winner), kind)
+            if op in ("min", "max"):
+                return np.array(best(self.marks.values()), kind)
+            if op == "prod":
+                return _wrapped(self._product(), kind)
+            total = _wrapped(self._sum(), kind)
+            return np.divide(total, kind.type(self.n)) if op == "mean" else total
+
+    def _sum(self) -> int:
+        whole, rest = divmod(self.n, _PERIOD)
+        plain = whole * int(self._base.sum()) + int(self._base[:rest].sum())
+        return plain + sum(v - int(self._base[p % _PERIOD]) for p, v in self.marks.items())
+
+    def _product(self) -> int:
+        whole, rest = divmod(self.n, _PERIOD)
+        minus = self._base < 0
+        count = whole * int(minus.sum()) + int(minus[:rest].sum())
+        count -= sum(bool(minus[p % _PERIOD]) for p in self.marks)
+        product = -1 if count % 2 else 1
+        for value in self.marks.values():
+            product *= value
+        return product
+
+
+@lru_cache(maxsize=8)
+def _repeated(op: str, signed: bool, turn: int) -> Array:
+    """The numbers of an operator in a turn, as int64; nobody writes to them."""
+    random = np.random.default_rng([11, turn])
+    if op == "prod":
+        base = random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
+    elif op in ("sum", "mean"):
+        half = random.integers(0, _SMALL, _PERIOD // 2)
+        # so no partial sum leaves what a float32 has exactly, however long the array
+        other = -half if signed else half
+        base = random.permutation(np.concatenate([half, other, [0]]))
+    else:
+        low = _LARGE if "min" in op else _least(signed)
+        base = random.integers(low, low + _SMALL, _PERIOD)
+    base.flags.writeable = False
+    return base
+
+
+def _least(signed: bool) -> int:
+    """The least number of a maximum: all are below 0 where the type has such, as those of a minimum
+    are above, so that an identity of 0 shows."""
+    return -_LARGE if signed else 0
+
+
+def _wrapped(value: int, kind: np.dtype[np.generic]) -> Array:
+    """A whole number in a type, modulo what that holds."""
+    if kind.kind == "f":
+        return np.array(value, kind)
+    return np.array(value % 2 ** (8 * kind.itemsize), np.uint64).astype(kind)
