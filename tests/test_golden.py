@@ -48,7 +48,7 @@ STATIC: dict[str, tuple[str, ...]] = {
     "compare-markdown": ("compare", *SIMULATED, "--format", "markdown"),
     "compare-files": ("compare", *SIMULATED, "--junit", "{out}/junit.xml", "--markdown",
                       "{out}/compare.md", "--benchmark-json", "{out}/series.json", "--all"),
-    "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/baseline-2.json",
+    "compare-stored": ("compare", f"{RESULTS}/baseline.json", f"{RESULTS}/bench-float32.json",
                        "--no-same-code", "--threshold", "2%", "--cross-device"),
     "compare-comment": ("compare", *SIMULATED, "--threshold", "1%", "--comment", "-"),
     "history-none": ("history", "check", "--from", "{out}/none"),

@@ -97,9 +97,9 @@ _judging = options_of(
 
 @click.command(
     cls=Command,
-    epilog="""cudareduce compare results/nvidia-h200/baseline{,-2}.json --threshold 3%
-cudareduce compare results/nvidia-h200/baseline-{2,3}.json --all
-cudareduce compare results/nvidia-h200/baseline{,-3}.json --junit junit.xml""",
+    epilog="""cudareduce compare tests/data/simulated-{before,after}.json --threshold 3%
+cudareduce compare tests/data/simulated-{after,before}.json --all
+cudareduce compare tests/data/simulated-{before,after}.json --junit junit.xml""",
 )
 @click.argument("old", type=_input)
 @click.argument("new", type=_input)

@@ -1,7 +1,8 @@
-"""What made a result: the tool, its revision, and the words it was called with."""
+"""Version, git revision and arguments of the tool that made a result."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,14 @@ from typing import Any
 
 from cudareduce import __version__
 
+#: The folders of an absolute path: a whole argument, an option's value, or a part of a list.
+_FOLDERS = re.compile(r"(?:^|(?<=[=,]))/(?:[^/,]*/)*(?=[^/,])")
+
 
 def tool(argv: Sequence[str]) -> dict[str, Any]:
-    """The `tool` field of a result file."""
-    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": list(argv)}
+    """Return the `tool` field of a result file. Absolute paths are reduced to file names."""
+    words = [_FOLDERS.sub("", word) for word in argv]
+    return {"name": "cudareduce", "version": __version__, "git": _git(), "argv": words}
 
 
 def _git() -> str | None:

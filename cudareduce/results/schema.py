@@ -1,4 +1,4 @@
-"""Result files as a JSON Schema, for programs that read them; made from the fields themselves."""
+"""JSON Schema of result files, derived from the dataclasses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 def result_schema() -> dict[str, Any]:
-    """What `bench --json` writes, in the dialect 2020-12. Fields may be added, and so others are
-    allowed."""
+    """Return the schema (dialect 2020-12) of the files that `bench --json` writes.
+
+    Unknown fields are allowed, because later versions may add some.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cudareduce result",
-        "description": "A run: one record for each kernel and problem. Names carry their units.",
+        "description": "A run: one record for each kernel and problem. Names carry their units. "
+        "A field that is missing is null, or has the default of an older version.",
         "type": "object",
         "required": ["schema", "created", "tool", "device", "protocol", "records"],
         "properties": {
@@ -34,17 +37,19 @@ def result_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as it is published."""
+    """Return the schema as docs/result.schema.json has it."""
     return json.dumps(result_schema(), indent=1) + "\n"
 
 
 def _object(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
     words = {"verdict": {"enum": list(VERDICTS)}}
-    bare = (f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
+    without_default = (
+        f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING
+    )
     return {
         "type": "object",
-        "required": list(bare),
+        "required": [name for name in without_default if NoneType not in get_args(hints[name])],
         "properties": {f.name: words.get(f.name) or _value(hints[f.name]) for f in fields(kind)},
     }
 

@@ -65,16 +65,28 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def to_json(run: Run) -> str:
-    """A run as JSON; a figure of a record that is not finite is null."""
-    head: dict[str, Any] = {
+    """Return a run as JSON with one record per line, so that a diff shows which have changed.
+
+    Device and record fields that are null, or not finite, are omitted; `load` fills them in.
+    """
+    head = {
         "schema": run.schema,
         "created": run.created,
         "tool": dict(run.tool),
-        "device": asdict(run.device),
+        "device": _known(asdict(run.device)),
         "protocol": dict(run.protocol),
     }
-    head["records"] = [_plain(asdict(record)) for record in run.records]
-    return json.dumps(head, indent=1, allow_nan=False) + "\n"
+    fields = "".join(f' "{name}": {_compact(value)},\n' for name, value in head.items())
+    records = ",\n".join(f"  {_compact(_known(asdict(record)))}" for record in run.records)
+    return f'{{\n{fields} "records": [\n{records}\n ]\n}}\n'
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in _plain(values).items() if value is not None}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

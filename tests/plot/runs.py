@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 
 H200, H100 = ROOT / "results" / "nvidia-h200", ROOT / "results" / "nvidia-h100"
 BENCH, SWEEP = H200 / "bench-2p25-float32.json", H200 / "sweep.json"
-PEERS, TYPES = H200 / "libraries-more.json", ROOT / "tests" / "data" / "types.json"
-BEFORE, AFTER = H200 / "baseline.json", H200 / "baseline-2.json"
+PEERS, TYPES = H200 / "libraries-float32.json", ROOT / "tests" / "data" / "types.json"
+BEFORE, AFTER = (ROOT / "tests" / "data" / f"simulated-{when}.json" for when in ("before", "after"))
 
 
 def with_records(run: Run, records: list[Record]) -> Run:

@@ -70,11 +70,12 @@ def test_of_many_curves_few_have_names_kernels_first_and_a_library_once() -> Non
     assert isinstance(rates, Lines)
     strong = {s.name for s in rates.highlighted if s.role != "limit"}
     assert {"auto", "auto:fixed", "v7_shuffle"} < strong
-    assert len([name for name in strong if name.startswith("cub:")]) == 1
+    assert len([name for name in strong if name.startswith("torch")]) == 1
     assert rates.notes == (
         f"grey, without labels: {len(rates.series) - 1 - len(strong)} more",
         "wrong, not drawn: cub:gpu_to_gpu at 2^30",
-        "skipped: cub:packed at 12 sizes",
+        "skipped: cub:packed at 12 sizes, compute at 12 sizes, compute:not_guaranteed at 12 sizes, "
+        "cutile at 12 sizes, numba at 12 sizes",
     )
 
 
@@ -105,7 +106,7 @@ def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
 
 def test_two_runs_of_one_day_are_told_by_the_hour() -> None:
     [bars] = figures([load(BEFORE), load(AFTER)], "change")
-    assert bars.title == "Change of time, 2026-11-20 16:08 to 2026-11-20 16:09, NVIDIA H200"
+    assert bars.title == "Change of time, 2026-01-01 00:00 to 2026-01-01 00:00, NVIDIA H200"
 
 
 def test_sizes_that_there_are_not_are_told_with_those_that_are() -> None:

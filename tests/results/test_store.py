@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -12,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudareduce.machine.device import DeviceInfo
+from cudareduce.results.provenance import tool
 from cudareduce.results.record import VERDICTS, Record, Run
-from cudareduce.results.store import load, to_json
+from cudareduce.results.store import load, run_of, to_json
+from tests.conftest import ROOT
 
+SIMULATED = ROOT / "tests" / "data" / "simulated-before.json"
 #: Whatever Unicode holds but halves of characters, which no file can.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 OF_TYPE = {
@@ -61,3 +65,28 @@ def test_what_is_written_is_read(run: Run) -> None:
         path = Path(folder, "run.json")
         path.write_text(to_json(run), encoding="utf-8")
         assert load(path) == run
+
+
+def test_null_fields_are_omitted_and_old_files_load() -> None:
+    run = load(SIMULATED)
+    data = json.loads(to_json(run))
+    assert None not in [*data["device"].values()]
+    assert not [
+        name for record in data["records"] for name, value in record.items() if value is None
+    ]
+    assert (
+        "block"
+        not in json.loads(to_json(replace(run, records=(replace(run.records[0], block=None),))))[
+            "records"
+        ][0]
+    )
+    data["device"] = asdict(run.device)
+    data["records"] = [asdict(record) for record in run.records]
+    assert run_of(SIMULATED, json.loads(json.dumps(data))) == run
+
+
+def test_arguments_are_stored_without_folders() -> None:
+    words = ["bench", "/home/me/mine.cu", "--json=/tmp/run.json", "--library", "cub=/old/a,/new/b"]
+    assert tool(words)["argv"] == ["bench", "mine.cu", "--json=run.json", "--library", "cub=a,b"]
+    unchanged = ["--op-expr", "a / b", "--json", "../run.json", "/"]
+    assert tool(unchanged)["argv"] == unchanged
