@@ -75,7 +75,7 @@ def test_every_kind_becomes_a_png_and_an_svg(
         ),
         ((BENCH,), ["█", "3340±10 GB/s, 81.6 %", "│: ceiling 4088 GB/s; full width: "]),
         ((TYPES,), ["float16 in float32", "2^28", "cub:no…nteed"]),
-        ((BEFORE, AFTER), ["─o┼──", "v7_shuffle 2^22", "+6.3±.6%", "below 0: faster"]),
+        ((BEFORE, AFTER), ["─o┼──", "v4_unroll_last_warp 2^22", "-5.9±.5%", "below 0: faster"]),
     ],
 )
 def test_text_in_the_terminal(
