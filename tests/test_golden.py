@@ -1,11 +1,11 @@
-"""What every command prints, stores and ends with, word for word, as it was before.
+"""Output, files and exit codes of every command, compared with files under `golden/`.
 
-Each case is a command line; its file under `golden/` holds exit code, standard output, standard
-error and the files written. What differs from machine to machine (times of day, revisions, folders,
-hashes) is put into words. Cases that take a GPU run on a fake one, whose numbers are chance: there
-every number is a `#`, and what is compared is the layout and the words.
+Each case is a command line; its text in a golden file holds exit code, standard output, standard
+error and the files written. What differs between machines (dates, revisions, folders, hashes) is
+replaced by words. Cases that take a GPU run on a simulated one whose times are random: there every
+number is a `#`.
 
-`CUDAREDUCE_UPDATE_GOLDEN=1 pytest tests/test_golden.py` writes the files anew; look at the diff.
+`CUDAREDUCE_UPDATE_GOLDEN=1 pytest tests/test_golden.py`, without `-n`, rewrites the files.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ FOREIGN = """__global__ void theirs(const float *input, float *output, int count
 def plain(text: str, out: Path) -> str:
     """Without what differs between two runs of the same program."""
     text = text.replace(str(out), "OUT").replace(str(ROOT), "ROOT")
-    text = re.sub(r'("(?:created|git|version)": )(?:"[^"]*"|null)', r"\1...", text)
+    text = re.sub(r'("(?:created|git|version)": ?)(?:"[^"]*"|null)', r"\1...", text)
     text = re.sub(r"(cudareduce [\d.]+) at [0-9a-f]+(?:-dirty)?,", r"\1,", text)
-    text = re.sub(r'("(?:cpu|host|gxx)": )"[^"]*"', r"\1...", text)
+    text = re.sub(r'("(?:cpu|host|gxx)": ?)"[^"]*"', r"\1...", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
     text = re.sub(r"skipped, (?:\d+ min ?)?(?:\d+ s)?;", "skipped, ... s;", text)
     text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=\. Kernels|\n|$)",
@@ -194,11 +194,32 @@ def transcript(call: Call, case: tuple[str, ...], out: Path) -> str:
     return plain("\n".join(parts), out)
 
 
+def group_of(name: str) -> str:
+    """The file that holds a case: cases that are alike share one."""
+    if name in HELP:
+        return "help"
+    if name in ERRORS or name.endswith("-none") or name == "stream-too-large":
+        return "errors"
+    [first, *_] = name.split("-")
+    return first if first in ("compare", "list", "show", "report", "plot") else name
+
+
+def stored_cases(group: str) -> dict[str, str]:
+    """The cases of a golden file. Each starts with a line `=== NAME`."""
+    path = GOLDEN / f"{group}.txt"
+    parts = re.split(r"^=== (.+)\n", path.read_text() if path.exists() else "", flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 def compare(name: str, text: str) -> None:
-    path = GOLDEN / f"{name}.txt"
+    group = group_of(name)
     if os.environ.get("CUDAREDUCE_UPDATE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
+        cases = stored_cases(group) | {name: text.rstrip("\n") + "\n"}
+        known = [*HELP, *STATIC, *ERRORS, *ON_CPU, *ON_GPU]
+        (GOLDEN / f"{group}.txt").write_text(
+            "".join(f"=== {name}\n{cases[name]}" for name in sorted(known) if name in cases)
+        )
+    assert text.rstrip("\n") + "\n" == stored_cases(group)[name]
 
 
 @pytest.fixture(autouse=True)
