@@ -30,7 +30,7 @@ from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
 from cudareduce.results.store import run_of, to_json, write_bytes, write_text
-from cudareduce.reveal.table import Order
+from cudareduce.reveal.orders import Order
 
 Item = TypeVar("Item")
 #: A kernel as on the command line: its name, a suite, a pattern, or a file.
@@ -132,9 +132,9 @@ def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Or
     command, errors as for `bench`."""
     from cudareduce.results.provenance import tool
     from cudareduce.reveal.command import RevealRequest, exit_code, revealed
-    from cudareduce.reveal.rows import sections as order_sections
-    from cudareduce.reveal.table import Table
-    from cudareduce.reveal.table import to_json as table_json
+    from cudareduce.reveal.orders import Table
+    from cudareduce.reveal.orders import sections as order_sections
+    from cudareduce.reveal.orders import to_json as table_json
 
     request = _request(RevealRequest, "reveal", kernels, {"n": n, **options})
     with _main_left_alone():

@@ -24,9 +24,10 @@ from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
-from cudareduce.peers import catalogue, process
+from cudareduce.peers import catalogue
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.job import Found, Job, Outcome
+from cudareduce.peers.job import Job, LibraryResult, Outcome
+from cudareduce.peers.session import LibraryWorkers
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.temporary import temporary_folder
@@ -83,7 +84,7 @@ def _all(
     sound: set[Reduction] = set()  # of which no library is wrong there
     with (
         temporary_folder() as temporary,
-        process.Processes(settings.time_limit_s) as processes,
+        LibraryWorkers(settings.time_limit_s) as processes,
         session.phase(
             "measuring libraries", len(asked) * _rounds(settings.rounds, odd is not None)
         ) as progress,
@@ -128,7 +129,7 @@ def _left_out(
         spec=session.spec, listings=tuple(listings), reduction=one.group.reduction,
         shapes=(one.shape,), folder="",
     )  # fmt: skip
-    outcome = Outcome(peers={p.name: Found(verdict=skipped("unfit", why)) for p in peers})
+    outcome = Outcome(peers={p.name: LibraryResult(verdict=skipped("unfit", why)) for p in peers})
     made = LibraryRecords(recorder, peers, job, session.backend.limits())
     return _with(beside, replace(one, kernels=()), outcome, made)
 
@@ -137,8 +138,8 @@ def _rounds(rounds: int, odd: bool) -> int:
     return max(rounds, 1) + (min(rounds, MIN_ROUNDS) if odd else 0)
 
 
-def _skipped(why: Mapping[str, str]) -> dict[str, Found]:
-    return {name: Found(verdict=skipped("machine", reason)) for name, reason in why.items()}
+def _skipped(why: Mapping[str, str]) -> dict[str, LibraryResult]:
+    return {name: LibraryResult(verdict=skipped("machine", reason)) for name, reason in why.items()}
 
 
 def _with(beside: Beside, one: Asked, outcome: Outcome, records: LibraryRecords) -> Beside:

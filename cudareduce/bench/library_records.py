@@ -24,15 +24,15 @@ from cudareduce.peers.contract import Peer
 from cudareduce.peers.job import (
     ODD,
     PLAIN,
-    Found,
     Job,
+    LibraryResult,
     Outcome,
     case_of,
     kernel_name,
     keyed,
     plan_of,
 )
-from cudareduce.peers.laid import plans_of
+from cudareduce.peers.timing import plans_of
 from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
@@ -98,7 +98,7 @@ class LibraryRecords:
         return [*named, *self._without_graph(group, found, context)]
 
     def _without_graph(
-        self, group: Group, found: Mapping[Case, Found], context: str | None
+        self, group: Group, found: Mapping[Case, LibraryResult], context: str | None
     ) -> Iterator[Record]:
         """A row for each graph that could not be captured."""
         why = {case: one.no_graph for case, one in found.items()
@@ -110,7 +110,7 @@ class LibraryRecords:
                 yield replace(_named(made, found[case], context), timing=label)
 
     def _group(
-        self, one: Asked, outcome: Outcome, found: Mapping[Case, Found], number: int
+        self, one: Asked, outcome: Outcome, found: Mapping[Case, LibraryResult], number: int
     ) -> Group:
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
@@ -155,7 +155,7 @@ class LibraryRecords:
         return replace(self.recorder, settings=replace(settings, baseline_kernel=best))
 
 
-def _named(record: Record, found: Found | None, context: str | None) -> Record:
+def _named(record: Record, found: LibraryResult | None, context: str | None) -> Record:
     """A record of a library, with what was called; of all in a pass, where that took place."""
     if found is None:
         return replace(record, context=context)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.arrays import DeviceArray, ForeignStream, answers_array, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.interop import DeviceArray, ForeignStream, answers_array, given_array
 
 _OPS = ("sum", "prod", "min", "max")
 _KINDS = {"sum": "PLUS", "prod": "MULTIPLIES", "min": "MINIMUM", "max": "MAXIMUM"}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.arrays import ForeignStream
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.interop import ForeignStream
 
 _OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
 _DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64", "uint64")

@@ -10,7 +10,7 @@ from typing import Any
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.contract import Given, Peer, Ready, takes
-from cudareduce.peers.cubin import Cubin, launcher
+from cudareduce.peers.interop import Cubin, launcher
 
 _DTYPES = ("float32", "float64", "int32", "int64")
 #: Elements of a tile, and tiles of the first stage at most. One tile holds all partials.

@@ -1,59 +1,64 @@
-"""A job for the process that libraries run in, and what comes of it."""
+"""Jobs for the worker that runs libraries, their outcomes, and what a job is run on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from cudareduce.backend import Buffer, Launch, TimedBackend
 from cudareduce.backends import BackendSpec
+from cudareduce.errors import CudareduceError, OutOfMemory
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import Conditions
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import Peer
+from cudareduce.peers.contract import AbsentError, AnswersError, Given, Peer, Ready, as_answers
+from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
 from cudareduce.report.numbers import sms_text
 from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method
-from cudareduce.verify.verdict import Verdict
+from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.workers import Parent
 
-#: Why a library has no verdict where there was no time: at all, or for all of it.
+#: Reasons for a library without a verdict since the time was spent.
 CUT = "--max-time was spent before it was tried"
 UNVERIFIED = "--max-time was spent before it was verified"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an input lies that is timed: of `more` elements a row than asked for, and `offset`
-    elements behind an aligned start."""
+    """Layout of a timed input: rows with `more` elements than requested, starting `offset` elements
+    after an aligned address."""
 
     more: int = 0
     offset: int = 0
 
     def shape(self, shape: Shape) -> Shape:
-        """What is asked for, so laid out."""
+        """The requested shape in this layout."""
         return shape[0] + self.more, shape[1]
 
 
-#: As asked for, and as arrays of users are: where code falls back to loads of single elements.
+#: The requested layout, and layouts for which code falls back to loads of single elements.
 PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify libraries on `shapes`, the last of which, so many as are `asked`, were asked for; then
-    time them on the last one, beside `kernels`, which come without programs. Each of several
-    `layouts` of the input is timed in the same rounds, in at most so many launches of each half;
-    `elsewhere` has, by their places and the numbers of layouts, what kernels are on others.
+    """Verify libraries on `shapes`, then time them on the last shape in the same rounds as
+    `kernels`, which have no programs yet.
 
-    `listings` say where the peers stand, `left_out` which of them are not to be tried. No `rounds`
-    is no timing; `only` is the one pattern to verify with, `deadline_s` what it may take of the
-    `max_time_s` that were asked for. `folder` is where what is compiled is kept, and `ours` how
-    many processes of this run there are beside the one that does the job.
+    The last `asked` shapes were requested by the user. Each of `layouts` is timed in the same
+    rounds, with at most `most` launches per half round; `elsewhere` replaces a kernel, by its index
+    and the number of the layout, in other layouts than the first. `listings` are the modules of the
+    libraries, `left_out` the names to skip, `alone` the one library to run. Without `rounds`
+    nothing is timed. `only` is the one pattern to verify with, `deadline_s` the time left of
+    `max_time_s`. `folder` keeps compiled code; `ours` is the number of other processes of this run.
     """
 
     spec: BackendSpec
@@ -80,11 +85,11 @@ class Job:
 
     @property
     def problem(self) -> Problem:
-        """What is timed."""
+        """The timed problem."""
         return self.problem_of(PLAIN)
 
     def problem_of(self, layout: Layout) -> Problem:
-        """What is timed, so laid out."""
+        """The timed problem in a layout."""
         return self.problem_at(layout.shape(self.shapes[-1]))
 
     def problem_at(self, shape: Shape) -> Problem:
@@ -92,7 +97,7 @@ class Job:
         return Problem(self.reduction, *shape)
 
     def cases(self, number: int) -> list[Case]:
-        """What the kernels are on the layout of this number, by their places."""
+        """The kernels in the layout of this number, in order."""
         return [
             self.elsewhere.get((place, number), case)
             for place, (case, _) in enumerate(self.kernels)
@@ -104,13 +109,13 @@ class Job:
         return len(self.layouts) > 1
 
     def peers(self) -> list[Peer]:
-        """Those that are to be tried."""
+        """The libraries to run."""
         if self.alone is not None:
             return [peer for peer in self._all() if peer.name == self.alone]
         return [peer for peer in self._all() if peer.context != "own"]
 
     def own(self) -> list[str]:
-        """The names of those that want a process to themselves."""
+        """The names of libraries that need a process of their own."""
         return [peer.name for peer in self._all() if peer.context == "own"]
 
     def _all(self) -> list[Peer]:
@@ -120,15 +125,14 @@ class Job:
         return [peer for peer in found if peer.name not in self.left_out]
 
     def without(self, name: str) -> Job:
-        """The job, and one peer less."""
+        """The job without one library."""
         return replace(self, left_out=self.left_out | {name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was found of one peer: `called` is the very call, `host_us` what a call as people make
-    it takes, None where that is not known; `no_graph` why it is not captured in a graph, where it
-    was to be."""
+class LibraryResult:
+    """The result of one library: `called` is the exact call, `host_us` the host time of a call as
+    users make it, None if not measured; `no_graph` is why it cannot be captured in a graph."""
 
     verdict: Verdict
     called: str | None = None
@@ -139,9 +143,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one method found in one process: timings by the name of a peer or kernel, each
-    `keyed` by its layout; the fastest read-only launch; how the rounds went; and the joules of a
-    launch, by the same names."""
+    """The result of one timing method: timings and joules per launch by the name of a library or
+    kernel, `keyed` by layout; the fastest read-only launch; and the conditions of the rounds."""
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
@@ -153,28 +156,28 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a job gave: of each peer, `keyed` by its layout, of each kernel by its place and layout,
-    and by each method's label."""
+    """The outcome of a job: results by library, `keyed` by layout; verdicts by the index of a
+    kernel and layout; passes by the label of the method."""
 
-    peers: Mapping[str, Found] = field(default_factory=dict)
+    peers: Mapping[str, LibraryResult] = field(default_factory=dict)
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
 
 def kernel_name(plan: Plan) -> str:
-    """What tells a kernel from the others of a job."""
+    """A name that is unique among the kernels of a job."""
     on = f" on {sms_text(plan.sms)}" if plan.sms else ""
     return f"{plan.kernel.id}{on}"
 
 
 def keyed(name: str, layout: int) -> str:
-    """A peer or kernel on the layout of this number."""
+    """The key of a library or kernel in the layout of this number."""
     return f"{name} {layout}" if layout else name
 
 
 def case_of(peer: Peer | str, reduction: Reduction) -> Case:
-    """A peer in the place of a kernel: it has no launch shape of ours."""
+    """A library as a case: a kernel without a launch configuration."""
     name = peer if isinstance(peer, str) else peer.name
     kernel = Kernel(
         id=f"peer:{name}", path=Path(name), family="peer", text="", title=name, change="",
@@ -184,13 +187,272 @@ def case_of(peer: Peer | str, reduction: Reduction) -> Case:
 
 
 def plan_of(case: Case, problem: Problem) -> Plan:
-    """What is known of how a library adds: nothing but that no element passes through more
-    additions than there are."""
+    """The plan of a library call. Its summation order is unknown, so the depth is n - 1."""
     return Plan(case.kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))
 
 
 @cache
 def plan_for(peer: str, problem: Problem) -> Plan:
-    """The plan of a peer by its name: one and the same for one problem, since verdicts are kept by
-    plans."""
+    """The plan of a library by its name, cached since verdicts are cached by plan."""
     return plan_of(case_of(peer, problem.reduction), problem)
+
+
+#: Parts of error messages of libraries, and their meaning.
+_ERROR_MEANINGS = (
+    (("no kernel image", "nokernelimage", "no binary for gpu"),
+     "has no code for this GPU's architecture"),
+    (("out of memory", "outofmemory", "alloc_failed"), "found no memory on the GPU for its own"),
+    (("driver version is insufficient", "driver is too old"), "wants a newer driver"),
+)  # fmt: skip
+_LONGEST = 160
+
+
+def absent(peer: Peer, error: Exception) -> Verdict:
+    """The verdict on a library that cannot be imported, or is too old."""
+    if isinstance(error, AbsentError):
+        return skipped("machine", f"{error}: {peer.upgrade}")
+    name = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and name:
+        return skipped("machine", f"not installed: {peer.install}")
+    return not_imported(peer, line(error))
+
+
+def not_imported(peer: Peer, how: str) -> Verdict:
+    """The verdict on a library whose import fails."""
+    return skipped("machine", f"cannot be imported ({how}): {peer.upgrade}")
+
+
+def faulty(peer: Peer, error: Exception) -> Verdict:
+    """The verdict on a library that raises an error when it is prepared or called, or returns
+    something other than results."""
+    text = line(error)
+    if isinstance(error, AnswersError):
+        return Verdict("fail", str(error))
+    if isinstance(error, AbsentError | ImportError):
+        return absent(peer, error)
+    if isinstance(error, MemoryError) and "out of memory" not in text.lower():
+        return skipped("machine", f"found no memory on the host for its own ({text})")
+    if isinstance(error, OutOfMemory | MemoryError):
+        return skipped("machine", f"found no memory on the GPU for its own ({text})")
+    for words, meaning in _ERROR_MEANINGS:
+        if any(word in text.lower() for word in words):
+            advice = f": {peer.upgrade}" if "architecture" in meaning else ""
+            return skipped("machine", f"{meaning} ({text}){advice}")
+    return skipped("machine", f"raises {text}")  # without a result nothing is wrong
+
+
+def line(error: Exception) -> str:
+    """The type of an error and the first line of its message."""
+    lines = _message(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _message(error: Exception) -> str:
+    """The message of an error, which code of the library may fail to format."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+class Runtimes:
+    """Detects libraries that load a second CUDA runtime; `remarks` has a remark by library."""
+
+    def __init__(self) -> None:
+        self._held = runtimes()
+        self.remarks: dict[str, str] = {}
+
+    def after(self, peer: Peer) -> None:
+        """Check for a new runtime after the import of a library."""
+        now = runtimes()
+        new = [name for name in now if name not in self._held]
+        if new and self._held:
+            self.remarks[peer.name] = (
+                f"brought {', '.join(new)} into a process that had {', '.join(self._held)}: name "
+                "it alone with --peers where its figures look odd"
+            )
+        self._held = now
+
+
+def runtimes() -> list[str]:
+    """File names of the CUDA runtimes that this process has loaded."""
+    return sorted(set(_mapped("libcudart")))
+
+
+def _mapped(name: str) -> Iterator[str]:
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        path = line.partition("/")[2]
+        file = path.rpartition("/")[2]
+        if file.startswith(name):
+            yield file
+
+
+#: Phases of a library: importing and preparing (compiling) have a longer time limit.
+Phase = Literal["imports", "prepares", "runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The worker has begun a phase of the library `name`, or of none if that is empty. If there are
+    `names`, the index of the last heartbeat tells whose launch is running."""
+
+    name: str = ""
+    phase: Phase = "prepares"
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A round of the timing is done."""
+
+
+class BrokenError(CudareduceError):
+    """An error of one library has made the device unusable for this process."""
+
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        super().__init__(name, verdict)
+        self.name, self.verdict = name, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reports to the parent which library is running, so that a crash is attributed to it."""
+
+    parent: Parent
+    names: list[str] = field(default_factory=list)
+
+    def at(self, name: str, phase: Phase = "runs") -> None:
+        """Report that a library begins a phase; none, if the name is empty."""
+        self.parent.send(At(name, phase))
+
+    def times(self) -> None:
+        """Report that from now on heartbeats tell which `reported` launch is running."""
+        self.parent.send(At("", "runs", tuple(self.names)))
+
+    def round_done(self) -> None:
+        """Report that a round of the timing is done."""
+        self.parent.send(RoundDone())
+
+    def reported(self, name: str, run: Launch) -> Launch:
+        """A launch that first sends a heartbeat with its index."""
+        if name not in self.names:
+            self.names.append(name)
+        index, beat = self.names.index(name), self.parent.beat
+
+        def launch() -> None:
+            beat(index)
+            run()
+
+        return launch
+
+    @property
+    def last(self) -> str:
+        """The name of the last launch."""
+        return self.names[self.parent.beat_index] if self.names else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A prepared call with the buffer `given` for its results."""
+
+    peer: Peer
+    plan: Plan
+    ready: Ready
+    given: Buffer
+    backend: TimedBackend
+
+    @property
+    def run(self) -> Launch:
+        """Enqueues the call."""
+        return self.ready.run
+
+    @property
+    def out(self) -> Buffer | None:
+        """The buffer of results, None if the library has its own."""
+        return self.given if self.ready.fetch is None else None
+
+    @property
+    def own(self) -> tuple[Buffer, ...]:
+        """Buffers that no other call may write to."""
+        return (self.given,)
+
+    def poison(self, byte: int = 0xFF) -> None:
+        """Overwrite the results."""
+        self.backend.poison(self.given, byte)
+
+    def reset(self) -> None:
+        """Overwrite the results after another call has written to them."""
+        self.poison()
+
+    def answers(self) -> Array:
+        """Synchronize and copy the results to the host. Raises AnswersError."""
+        problem = self.plan.problem
+        if self.ready.fetch is None:
+            return self.backend.download(self.given, problem.reduction.result_dtype, problem.rows)
+        self.backend.synchronize()
+        return as_answers(problem, self.ready.fetch())
+
+    def damage(self) -> str | None:
+        """A description of writes outside of the results; None if there are none."""
+        found = self.backend.damage(self.given)
+        return f"it wrote outside its answers: {found}" if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Buffers that are freed together."""
+
+    backend: TimedBackend
+    held: list[Buffer] = field(default_factory=list)
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of newly allocated bytes. Raises OutOfMemory."""
+        self.held.append(self.backend.allocate(nbytes))
+        return self.held[-1].address
+
+    def upload(self, array: Array) -> int:
+        """The address of a copy of an array. Raises OutOfMemory."""
+        self.held.append(self.backend.upload(array))
+        return self.held[-1].address
+
+    def bind(self, peer: Peer, problem: Problem, data: Array, start: Buffer, folder: str) -> Bound:
+        """A library call, prepared for an input. Raises whatever the library raises."""
+        backend = self.backend
+        out = backend.allocate(problem.rows * problem.reduction.result_size)
+        self.held.append(out)
+        major, minor = (backend.info().cc or "0.0").split(".")
+        given = Given(
+            problem=problem, data=data, address=start.address, out=out.address,
+            stream=backend.stream_handle, native=getattr(backend, "stream", None),
+            allocate=self.allocate, upload=self.upload, arch=10 * int(major) + int(minor),
+            folder=folder,
+        )  # fmt: skip
+        return Bound(peer, plan_for(peer.name, problem), peer.prepare(given), out, backend)
+
+
+@contextmanager
+def memory(backend: TimedBackend) -> Iterator[Memory]:
+    """Buffers that are freed when the block is left."""
+    made = Memory(backend)
+    try:
+        yield made
+    finally:
+        backend.free(*made.held)
+
+
+def verdict_on(peer: Peer, error: Exception, backend: TimedBackend, where: str = "") -> Verdict:
+    """The verdict on a library that raised an error; `where` precedes the reason. Raises
+    BrokenError if the device is unusable after it."""
+    verdict = faulty(peer, error)
+    if verdict.outcome == "fail":
+        verdict = replace(verdict, reason=where + verdict.reason)
+    try:
+        backend.finish()
+    except Exception:
+        raise BrokenError(peer.name, verdict) from None
+    return verdict

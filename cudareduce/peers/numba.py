@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.arrays import DeviceArray, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.interop import DeviceArray, given_array
 
 _OPS = ("sum", "prod", "min", "max")
 _DTYPES = ("float32", "float64", "int32", "uint32", "int64", "uint64")

@@ -9,8 +9,8 @@ from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.arrays import answers_array, given_array
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.interop import answers_array, given_array
 
 _OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
 _DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")

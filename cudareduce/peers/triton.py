@@ -8,7 +8,7 @@ from functools import cache
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
-from cudareduce.peers.cubin import Cubin, launcher
+from cudareduce.peers.interop import Cubin, launcher
 
 _OPS = ("sum", "min", "max", "mean", "argmin", "argmax")
 _TYPES = {

@@ -1,4 +1,4 @@
-"""`reveal`: in which order kernels and libraries add."""
+"""The command `reveal`: in which order kernels and libraries add."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from cudareduce.progress import say
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.reveal import compare, session
-from cudareduce.reveal.choose import Shapes, chosen
-from cudareduce.reveal.rows import sections
-from cudareduce.reveal.session import Finding, Where
-from cudareduce.reveal.table import Order, Table, load, to_json
+from cudareduce.reveal.calls import Shapes, chosen
+from cudareduce.reveal.orders import Order, Table, load, sections, to_json
+from cudareduce.reveal.session import RevealResult, Where
 
-#: Elements of which type are looked at, and how many.
+#: Default type and number of elements.
 _DTYPE, _SIZE = ("float32",), (1024,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealRequest:
-    """What `reveal` takes. `compare` are two tables or names of calls, in the place of `kernels`.
-    Of what is None some of `rows` of `n` elements stand in, or all that a table holds."""
+    """The options of `reveal`. `compare` are two tables or names of calls, instead of `kernels`. If
+    sizes are None, defaults are used, or the sizes of the table that is compared with."""
 
     where: Where
     outputs: Outputs
@@ -46,7 +45,7 @@ class RevealRequest:
 
     @property
     def shapes(self) -> Shapes:
-        """What is asked for."""
+        """The requested shapes."""
         reductions = (reduction_of(self.op, name, self.acc) for name in self.dtype or _DTYPE)
         return Shapes(
             reductions=tuple(reductions), sizes=self.n or _SIZE, rows=self.rows or 1,
@@ -55,14 +54,14 @@ class RevealRequest:
 
     @property
     def shaped(self) -> bool:
-        """Whether anything of that is asked for."""
+        """True if any shape option is given."""
         asked = self.n, self.rows, self.dtype, self.acc, self.block, self.items
         return any(one is not None for one in asked)
 
 
 def reveal(request: RevealRequest) -> int:
-    """Find orders and tell them, or compare two; the exit code. Raises UsageError, and
-    EnvironmentProblem where nothing of what was asked for can be had here."""
+    """Reveal and print summation orders, or compare two; returns the exit code. Raises UsageError,
+    and EnvironmentProblem if no call can run on this machine."""
     if request.compare is not None:
         return _compared(request, *request.compare)
     found = revealed(request)
@@ -72,8 +71,8 @@ def reveal(request: RevealRequest) -> int:
     return exit_code(found)
 
 
-def revealed(request: RevealRequest) -> Finding:
-    """The orders of the kernels and libraries that a request names; raises as `reveal` does."""
+def revealed(request: RevealRequest) -> RevealResult:
+    """The summation orders of the requested kernels and libraries; raises as `reveal` does."""
     if not request.kernels:
         raise UsageError(
             "name a kernel, a library, all or peers, as in cudareduce reveal reduce_v7_shuffle, or "
@@ -85,8 +84,8 @@ def revealed(request: RevealRequest) -> Finding:
     return found
 
 
-def exit_code(found: Finding) -> int:
-    """130 after Ctrl-C, else that of the worst outcome."""
+def exit_code(found: RevealResult) -> int:
+    """130 after Ctrl-C, else the exit code of the worst outcome."""
     codes = {3 for order in found.orders if order.outcome == "wrong"}
     codes |= {2 for order in found.orders if order.cause == "unbuilt"}
     codes |= {4 for order in found.orders if order.cause == "time"}
@@ -94,7 +93,7 @@ def exit_code(found: Finding) -> int:
 
 
 def _compared(request: RevealRequest, *names: str) -> int:
-    """Compare two sides, each a table or names to be revealed now."""
+    """Compare two sides, each a table or a name to reveal now."""
     if request.kernels:
         raise UsageError("--compare takes the place of names: give one or the other")
     request.outputs.check(*_files(names))
@@ -108,8 +107,9 @@ def _compared(request: RevealRequest, *names: str) -> int:
     return compare.exit_code(pairs)
 
 
-def _revealed(request: RevealRequest, name: str, table: Table | None) -> Finding:
-    """One side, revealed now, of what the other side's table holds; half of it is none."""
+def _revealed(request: RevealRequest, name: str, table: Table | None) -> RevealResult:
+    """Reveal one side for the calls in the table of the other side. Raises KeyboardInterrupt if it
+    is interrupted, since a part cannot be compared."""
     found = _found(request, (name,), table)
     found.require_any()
     if found.interrupted:
@@ -122,17 +122,19 @@ def _is_table(name: str) -> bool:
 
 
 def _files(names: Sequence[str]) -> list[Path]:
-    """Those that are files, which must not be written to."""
+    """The names that are files, which outputs must not overwrite."""
     return [Path(name) for name in names if name.endswith((*SOURCES, ".json"))]
 
 
-def _found(request: RevealRequest, names: Sequence[str], table: Table | None = None) -> Finding:
+def _found(
+    request: RevealRequest, names: Sequence[str], table: Table | None = None
+) -> RevealResult:
     what = chosen(names, load_registry(request.folders), request.files, request.where.quiet)
     wanted = [(what, request.shapes)]
     if table is not None and not request.shaped:
         held = [(what.only(order.kernel), _again(order, launched=True)) for order in table.orders]
         held = [(some, shapes) for some, shapes in held if some.kernels or some.peers]
-        # Of a table that holds none of them there is what it reduces.
+        # If the table has none of these calls, use its problems.
         wanted = held or [(what, shapes) for shapes in _problems(table)]
     return session.found(wanted, request.where)
 
@@ -143,7 +145,7 @@ def _problems(table: Table) -> list[Shapes]:
 
 
 def _again(order: Order, *, launched: bool) -> Shapes:
-    """What is reduced in a row of a table, and how it is launched."""
+    """The shapes of a row of a table, with its launch configuration if `launched`."""
     return Shapes(
         reductions=(reduction_of("sum", order.dtype, order.acc),), sizes=(order.n,),
         rows=order.rows, block=order.block if launched else None,

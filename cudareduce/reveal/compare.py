@@ -1,4 +1,4 @@
-"""Whether an order has changed: two tables, or two calls, row by row."""
+"""Compares summation orders: two tables, or two calls, row by row."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
-from cudareduce.reveal.table import BETWEEN, Order
+from cudareduce.reveal.orders import BETWEEN, Order
 
-#: Worst first; UNFIT: neither side takes what is reduced, so there is nothing to tell.
+#: Worst first. UNFIT: neither side supports the problem.
 Verdict = Literal["WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME", "UNFIT"]
 _CODES: dict[Verdict, int] = {"WRONG": 3, "CHANGED": 1, "UNCERTAIN": 4, "GONE": 4}
-#: So many names, and so many problems, stand for all in a sentence.
+#: Most names or problems that are listed in a sentence.
 _FIRST_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One call before and after, or one and another; None where there is none."""
+    """A call before and after, or two different calls; None if a side lacks it."""
 
     old: Order | None
     new: Order | None
@@ -32,15 +32,15 @@ class Pair:
 
     @property
     def shown(self) -> Order:
-        """The one that is there, the new one rather than the old one."""
+        """The new order if there is one, else the old one."""
         found = self.new or self.old
         assert found is not None
         return found
 
 
 def compared(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list[Pair]:
-    """Orders of the same calls, of `files` those that one side lacks too; where the sides share no
-    call, those of the same problem. A UsageError where there is nothing to compare."""
+    """Pairs of the same call; of two `files` also the calls that one side lacks. If the sides share
+    no call, pairs of the same problem. Raises UsageError if there are none."""
     same = {order.key: order for order in old}
     pairs = [_judged(same.get(order.key), order) for order in new if files or order.key in same]
     if not any(pair.old for pair in pairs):
@@ -54,7 +54,7 @@ def compared(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list
 
 
 def _unlike(old: Sequence[Order], new: Sequence[Order]) -> str:
-    """What makes the calls of two sides others, and what to do."""
+    """Why two sides share no call, and how to make them comparable."""
     names, others = ({order.kernel: 0 for order in side} for side in (old, new))
     if not names.keys() & others.keys():
         return f"{_sides(names, others)}; make both of the same names"
@@ -105,15 +105,15 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
 
 
 def exit_code(pairs: Sequence[Pair]) -> int:
-    """1 if an order has changed, 3 if a call is wrong, 4 if it cannot be said; else 0."""
+    """1 if an order has changed, 3 if a call is wrong, 4 if undecided, else 0."""
     return worst_exit_code({_CODES[pair.verdict] for pair in pairs if pair.verdict in _CODES})
 
 
 def section(pairs: Sequence[Pair], title: str) -> Section:
-    """Worst first, with reasons below."""
+    """The table, worst verdict first, with the reasons as notes."""
     verdicts = get_args(Verdict)
     ordered = sorted(pairs, key=lambda pair: verdicts.index(pair.verdict))
-    # What holds for every row stands elsewhere, so that the table fits 80 columns.
+    # Values that are the same in all rows are moved to title and notes, to fit 80 columns.
     kinds = dict.fromkeys(pair.shown.dtype for pair in ordered)
     common, name = _naming(ordered)
     rows = tuple(
@@ -127,8 +127,8 @@ def section(pairs: Sequence[Pair], title: str) -> Section:
 
 
 def _naming(pairs: Sequence[Pair]) -> tuple[tuple[str, ...], Callable[[Pair], str]]:
-    """How calls are named: where each row is of two different ones, by the other one if one side is
-    the same call in all rows, which a note says."""
+    """How rows are named. If each row compares two calls and one side is always the same call, rows
+    have the name of the other, and a note names the common one."""
     both = [(pair.old.kernel, pair.new.kernel) for pair in pairs if pair.old and pair.new]
     if all(old == new for old, new in both):
         return (), lambda pair: pair.shown.kernel
@@ -143,7 +143,7 @@ def _naming(pairs: Sequence[Pair]) -> tuple[tuple[str, ...], Callable[[Pair], st
 
 
 def to_json(pairs: Sequence[Pair]) -> str:
-    """Both orders of each pair, with the verdict."""
+    """Both orders of each pair with the verdict."""
     values = [
         {"verdict": pair.verdict, "reason": pair.reason,
          "old": asdict(pair.old) if pair.old else None,
@@ -166,7 +166,7 @@ def _notes(pairs: Sequence[Pair], name: Callable[[Pair], str]) -> Iterator[str]:
 
 
 def _why(pair: Pair) -> str:
-    """The reason, and of what has changed the first sum that differs, and the depths if they do."""
+    """The reason; for a changed order also the first different sum, and both depths."""
     old, new = pair.old, pair.new
     if pair.verdict != "CHANGED" or old is None or new is None:
         return pair.reason
@@ -177,7 +177,7 @@ def _why(pair: Pair) -> str:
 
 
 def _first_sum(old: Order, new: Order) -> str:
-    """The first line in which the pictures of trees over the same elements differ."""
+    """The first line that differs between the pictures of two trees with the same leaves."""
     if not (old.hashes and new.hashes and old.hashes.keys() == new.hashes.keys()):
         return ""
     lines = zip_longest(old.picture, new.picture, fillvalue="")

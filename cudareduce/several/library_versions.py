@@ -32,9 +32,9 @@ from cudareduce.gate.rerun import DEFAULT_ROUNDS
 from cudareduce.gate.thresholds import load_thresholds
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.peers import process
 from cudareduce.peers.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.peers.job import Job
+from cudareduce.peers.session import LibraryWorkers
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
@@ -341,7 +341,7 @@ class CubExperiments:
         records: list[Record] = []
         steps = len(experiment.sizes) * experiment.rounds
         with (
-            process.Processes(request.time_limit) as processes,
+            LibraryWorkers(request.time_limit) as processes,
             phase(f"measuring {name}", steps, quiet=request.quiet) as bar,
         ):
             for k, n in enumerate(experiment.sizes):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.backend import Launch, TimedBackend
-from cudareduce.peers.arrays import DeviceArray
 from cudareduce.peers.contract import AbsentError
+from cudareduce.peers.interop import DeviceArray
 from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.engines import Stage
 from cudareduce.several.inputs import share, why_not_equal

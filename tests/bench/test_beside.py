@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudareduce.peers.job import Job
-from cudareduce.peers.process import Processes
+from cudareduce.peers.session import LibraryWorkers
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 
@@ -184,13 +184,13 @@ def test_edges_are_tried_once_where_no_library_is_wrong(
     beside: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    outcome = Processes.outcome
+    outcome = LibraryWorkers.outcome
 
-    def counted(self: Processes, job: Job, *rest: Any) -> Any:
+    def counted(self: LibraryWorkers, job: Job, *rest: Any) -> Any:
         tried.append(len(job.shapes))
         return outcome(self, job, *rest)
 
-    monkeypatch.setattr(Processes, "outcome", counted)
+    monkeypatch.setattr(LibraryWorkers, "outcome", counted)
     ask = ("bench", KERNEL, "--n", "2^13,2^14,2^15", "--rounds", "1")
     assert beside("FINE", *ask)[0] == 0
     assert tried == [6, 1, 1]

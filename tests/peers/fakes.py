@@ -22,8 +22,8 @@ import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.child import LibraryRunner
 from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.session import LibraryRunner
 from cudareduce.problem.inputs import as_numbers
 from cudareduce.workers import Parent
 from tests.fake_gpu import FakeGpu, quick
@@ -49,7 +49,7 @@ class FakeRunner(LibraryRunner):
 
 def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     """Make --peers mean these fakes, on a fake GPU."""
-    monkeypatch.setattr("cudareduce.peers.process.LibraryRunner", FakeRunner)
+    monkeypatch.setattr("cudareduce.peers.session.LibraryRunner", FakeRunner)
     listed = tuple(Listing(f"tests.peers.fakes:{name}") for name in names.split(","))
     monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
 

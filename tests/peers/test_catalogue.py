@@ -18,9 +18,9 @@ import pytest
 
 from cudareduce.cli.types import Peers
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.arrays import DeviceArray
 from cudareduce.peers.catalogue import Listing, listings
 from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.peers.interop import DeviceArray
 from cudareduce.peers.names import NAMES, meant
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of

@@ -18,9 +18,8 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.child import LibraryRunner
 from cudareduce.peers.job import Job, Outcome
-from cudareduce.peers.process import Processes
+from cudareduce.peers.session import LibraryRunner, LibraryWorkers
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD
 from tests.conftest import ROOT
@@ -31,8 +30,8 @@ N = 2**13
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
-    with Processes(None, FakeRunner) as made:
+def processes() -> Iterator[LibraryWorkers]:
+    with LibraryWorkers(None, FakeRunner) as made:
         yield made
 
 
@@ -54,7 +53,7 @@ def reasons(outcome: Outcome) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_each_is_a_row(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
     """A crash takes its process with it; the others are timed all the same."""
     asked = job(registry, cache, "FINE", "MISSING", "FAILING", "CRASHING", "OWN")
     outcome = processes.outcome(asked, Deadline(), lambda: None)
@@ -90,7 +89,9 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: Processes) ->
     assert reasons(again) == {name: reasons(outcome)[name] for name in ("crashes",)}
 
 
-def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_what_is_timed_is_judged(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
     """At every launch, as those of kernels are, whether one is right at first or not."""
     names = ("KEEPING", "WRITING", "LATER", "FINE")  # who comes last is measured on what is left
     outcome = processes.outcome(job(registry, cache, *names, rounds=1), Deadline(), lambda: None)
@@ -109,7 +110,7 @@ def test_what_is_timed_is_judged(registry: Registry, cache: Path, processes: Pro
 @pytest.mark.long
 def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
     """Each is told in words of its own, and nothing of it is left behind."""
-    with Processes(None, FakeRunner) as processes:
+    with LibraryWorkers(None, FakeRunner) as processes:
         asked = job(
             registry, cache, "NOISY", "EXITING", "GARBLING", "CRASHING", "SPAWNING", rounds=0
         )
@@ -130,7 +131,7 @@ def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
 
 @pytest.mark.long
 def test_answers_are_one_number_a_row(
-    registry: Registry, cache: Path, processes: Processes
+    registry: Registry, cache: Path, processes: LibraryWorkers
 ) -> None:
     """Of none there was nothing wrong."""
     outcome = processes.outcome(
@@ -148,7 +149,7 @@ def test_answers_are_one_number_a_row(
 @pytest.mark.slow
 def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
     """Is the library's own, from its first call on, and --time-limit holds there, too."""
-    with Processes(3.0, FakeRunner) as processes:
+    with LibraryWorkers(3.0, FakeRunner) as processes:
         asked = job(registry, cache, "ALONE", rounds=0)
         outcome = processes.outcome(asked, Deadline(), lambda: None)
     assert reasons(outcome) == {
@@ -160,7 +161,7 @@ def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> N
 
 @pytest.mark.long
 def test_what_meddles_with_its_process(
-    registry: Registry, cache: Path, processes: Processes
+    registry: Registry, cache: Path, processes: LibraryWorkers
 ) -> None:
     """Takes no other library with it, and no time."""
     names = ("FORKING", "TWICE", "SPEECHLESS", "MUTE", "FINE")
@@ -190,11 +191,11 @@ def helpers() -> list[Path]:
 @pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param("SLOW", marks=pytest.mark.slow), "HANGING"])
 def test_examination_ends_in_time(
-    registry: Registry, cache: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch,
+    registry: Registry, cache: Path, processes: LibraryWorkers, monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:  # fmt: skip
     """Between two calls, and where there is no end of one."""
-    monkeypatch.setattr("cudareduce.peers.process._GRACE_S", 1.5)
+    monkeypatch.setattr("cudareduce.peers.session._GRACE_S", 1.5)
     processes.outcome(job(registry, cache, "FINE", rounds=0), Deadline(), lambda: None)  # has begun
     began = monotonic()
     outcome = processes.outcome(job(registry, cache, name, rounds=0), Deadline(3.0), lambda: None)
@@ -204,7 +205,9 @@ def test_examination_ends_in_time(
 
 
 @pytest.mark.slow
-def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_what_was_typed_is_quoted(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
     """Of the limit of a run libraries have what is left."""
     asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)
     for seconds in (3.0, 30.0):  # a process takes its time to begin on a busy machine
@@ -217,7 +220,7 @@ def test_what_was_typed_is_quoted(registry: Registry, cache: Path, processes: Pr
 @pytest.mark.long
 def test_a_hang(registry: Registry, cache: Path) -> None:
     """It alone is given little time: on a busy machine the others might need more."""
-    with Processes(3.0, FakeRunner) as processes:
+    with LibraryWorkers(3.0, FakeRunner) as processes:
         asked = job(registry, cache, "HANGING", rounds=0)
         outcome = processes.outcome(asked, Deadline(), lambda: None)
     why = "fail: no answer after 3 s: it hangs, or --time-limit is too short"
@@ -225,7 +228,7 @@ def test_a_hang(registry: Registry, cache: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_breaks_the_device(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_what_breaks_the_device(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
     """After an error that leaves the context unusable the process is another one."""
     asked = job(registry, cache, "FINE", "BREAKING", rounds=0)
     outcome = processes.outcome(asked, Deadline(), lambda: None)
@@ -236,7 +239,7 @@ def test_what_breaks_the_device(registry: Registry, cache: Path, processes: Proc
     }
 
 
-def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
     outcome = processes.outcome(
         job(registry, cache, "RUNTIMES", rounds=1), Deadline(), lambda: None
     )
@@ -258,10 +261,11 @@ def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
     code = (
         "from pathlib import Path; from cudareduce.budget import Deadline; "
         "from cudareduce.library.registry import load_registry; "
-        "from cudareduce.peers.process import Processes; from tests.peers.fakes import FakeRunner; "
+        "from cudareduce.peers.session import LibraryWorkers; "
+        "from tests.peers.fakes import FakeRunner; "
         "from tests.peers.test_process import job\n"
         "if __name__ == '__main__':\n"
-        "    with Processes(None, FakeRunner) as processes:\n"
+        "    with LibraryWorkers(None, FakeRunner) as processes:\n"
         f"        asked = job(load_registry(), Path({str(cache)!r}), 'LOCKING', rounds=0)\n"
         "        outcome = processes.outcome(asked, Deadline(), lambda: None)\n"
         "    assert outcome.peers['locking'].verdict.outcome == 'pass'\n"
@@ -270,7 +274,7 @@ def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_time_is_left(registry: Registry, cache: Path, processes: Processes) -> None:
+def test_no_time_is_left(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
     past = Deadline(0.0)
     outcome = processes.outcome(job(registry, cache, "FINE"), past, lambda: None)
     assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was tried"}
@@ -285,7 +289,7 @@ class Counting(LibraryRunner):
 
 @pytest.mark.long
 def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
-    with Processes(None, Counting) as processes:
+    with LibraryWorkers(None, Counting) as processes:
         asked, past = job(registry, cache, "FINE"), Deadline()
         first = processes.outcome(asked, past, lambda: None)
         processes.outcome(replace(asked, alone="fine"), past, lambda: None)

@@ -17,7 +17,7 @@ import cudareduce.backends
 from cudareduce.backends import BackendSpec
 from cudareduce.peers.contract import Given, Peer, Ready
 from cudareduce.problem.inputs import Array
-from cudareduce.reveal.child import Revealer
+from cudareduce.reveal.session import Revealer
 from cudareduce.workers import Parent
 from tests.fake_gpu import quick
 from tests.peers.fakes import absent, fake, giving

@@ -9,9 +9,7 @@ import numpy as np
 from cudareduce.launch.plan import Problem
 from cudareduce.problem.inputs import Array, as_numbers
 from cudareduce.problem.operators import reduction_of
-from cudareduce.reveal.call import Call
-from cudareduce.reveal.examine import Examination
-from cudareduce.reveal.found import Found
+from cudareduce.reveal.probing import Call, Examination, ProbeResult
 
 Sum = Callable[[Array], float]
 
@@ -34,7 +32,7 @@ def call_of(adds: Sum, problem: Problem) -> Call:
     return Call(write, lambda: held[: problem.n], answer, ways)
 
 
-def revealed(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> Found:
+def revealed(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> ProbeResult:
     """What is found of a function that adds `n` elements."""
     problem = Problem(reduction_of("sum", dtype), n)
     return Examination(call_of(adds, problem), problem, limit_s).found()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.peers.catalogue import Listing
-from cudareduce.reveal.process import Processes
+from cudareduce.reveal.session import RevealWorkers
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 from tests.reveal.fakes import FakeRevealer
@@ -24,8 +24,8 @@ def beside(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """`reveal` on a fake GPU, with fake libraries: those that the first argument names."""
-    begin = Processes.__init__
-    monkeypatch.setattr(Processes, "__init__", lambda self: begin(self, FakeRevealer))
+    begin = RevealWorkers.__init__
+    monkeypatch.setattr(RevealWorkers, "__init__", lambda self: begin(self, FakeRevealer))
 
     def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
         listed = tuple(Listing(f"tests.reveal.fakes:{name}") for name in fakes.split(","))
@@ -218,7 +218,7 @@ def test_libraries(beside: Call) -> None:
 @pytest.mark.slow
 def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are rows, and the others are revealed all the same."""
-    monkeypatch.setattr("cudareduce.reveal.process._GRACE_S", 0.9)
+    monkeypatch.setattr("cudareduce.reveal.session._GRACE_S", 0.9)
     code, out, _ = beside("FAULTY", "cub", "--time-limit", "0.1")
     rows, said = rows_of(out), " ".join(out.split())
     assert code == 3

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.reveal.compare import compared, exit_code, section
-from cudareduce.reveal.table import Order
+from cudareduce.reveal.orders import Order
 
 ONE = Order(
     kernel="peer:a", dtype="float32", acc="float32", n=64, rows=1, outcome="fixed", depth=6,

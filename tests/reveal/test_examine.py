@@ -16,9 +16,7 @@ from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry, kernel_files
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import reduction_of
-from cudareduce.reveal.call import kernel_call
-from cudareduce.reveal.examine import Examination
-from cudareduce.reveal.masks import why_not
+from cudareduce.reveal.probing import Examination, kernel_call, why_not
 from tests.conftest import ROOT
 from tests.reveal.simulated import (
     Sum,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import cudareduce.backends
-from cudareduce.peers.child import LibraryRunner
+from cudareduce.peers.session import LibraryRunner
 from cudareduce.workers import Parent
 from tests.several.nccls import StreamGpu
 from tests.simulate import H200

@@ -215,7 +215,7 @@ def cub(
     and the lines of its CUB."""
     path = f"{fake_cub.nvcc(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
-    monkeypatch.setattr("cudareduce.peers.process.LibraryRunner", fake_cub.FakeRunner)
+    monkeypatch.setattr("cudareduce.peers.session.LibraryRunner", fake_cub.FakeRunner)
     cccl.find_nvcc.cache_clear()
 
     def check(old: tuple[int, *tuple[str, ...]], new: tuple[int, *tuple[str, ...]], *words: object,

@@ -1,4 +1,4 @@
-"""Whether libraries are here, take what is asked of them, and are right."""
+"""Verifies libraries: whether they are installed, support the problem, and give right results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.contract import Peer
-from cudareduce.peers.faults import Runtimes, absent
-from cudareduce.peers.job import CUT, PLAIN, UNVERIFIED, Found, Job, Layout, plan_for
-from cudareduce.peers.scene import Bound, Memory, Teller, memory, verdict_on
+from cudareduce.peers.job import (
+    CUT,
+    PLAIN,
+    UNVERIFIED,
+    Bound,
+    Job,
+    Layout,
+    LibraryResult,
+    Memory,
+    Reporter,
+    Runtimes,
+    absent,
+    memory,
+    plan_for,
+    verdict_on,
+)
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
@@ -29,74 +42,80 @@ from cudareduce.verify.verdict import (
     worse,
 )
 
-#: What becomes of NaN, infinities and zeros of both signs is each library's own, and no fault.
+#: Patterns without NaN, infinities and signed zeros, whose results differ between libraries.
 _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
              "spread", "factors", "lowest", "highest")  # fmt: skip
-#: No library says what its tile is; positions of extrema are tried at the edges of this one.
+#: Tile at whose edges extrema are placed: those of libraries are unknown.
 _TILE = 4096
 _LONGEST_VERSION = 40
 _POISONS = (0xFF, 0x01)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """An input on the device, with another that differs in a chunk, and what it must give."""
+class _DeviceInput:
+    """An input on the device, its variant with another chunk, and the reference result."""
 
     input: Input
     timed: TimedInput
     ref: Reference
 
 
-def loaded(
-    peers: Sequence[Peer], problem: Problem, teller: Teller, runtimes: Runtimes,
+def import_libraries(
+    peers: Sequence[Peer], problem: Problem, reporter: Reporter, runtimes: Runtimes,
     deadline: Deadline | None = None,
-) -> dict[str, Found]:  # fmt: skip
-    """Import every library: a verdict on those that are not here or do not take the problem, and
-    those that are left when the deadline has passed."""
+) -> dict[str, LibraryResult]:  # fmt: skip
+    """Import every library: a verdict on each that is not installed, does not support the problem,
+    or is left when the deadline has passed."""
     found = {}
     for peer in peers:
-        teller.at(peer.name, "imports")
+        reporter.at(peer.name, "imports")
         reason = peer.why_not(problem)
         if reason:
-            found[peer.name] = Found(verdict=skipped("unfit", reason))
+            found[peer.name] = LibraryResult(verdict=skipped("unfit", reason))
             continue
         called = peer.called(problem)
         if deadline is not None and deadline.passed:
-            found[peer.name] = Found(verdict=skipped("time", CUT), called=called)
+            found[peer.name] = LibraryResult(verdict=skipped("time", CUT), called=called)
             continue
         try:
-            found[peer.name] = Found(verdict=RIGHT, called=called, version=_told(peer.load()))
+            found[peer.name] = LibraryResult(
+                verdict=RIGHT, called=called, version=_short_version(peer.load())
+            )
         except Exception as error:
-            found[peer.name] = Found(verdict=absent(peer, error), called=called)
+            found[peer.name] = LibraryResult(verdict=absent(peer, error), called=called)
         runtimes.after(peer)
-    teller.at("")
+    reporter.at("")
     return found
 
 
-def _told(version: str | None) -> str | None:
-    """What fits a line."""
+def _short_version(version: str | None) -> str | None:
+    """The version, shortened to fit a line."""
     return version and " ".join(str(version).split())[:_LONGEST_VERSION]
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
-    """What libraries are examined with, until the `deadline`."""
+class Verification:
+    """Verification of the libraries of a job, until the `deadline`."""
 
     job: Job
     backend: TimedBackend
     timer: DeviceTimer
-    teller: Teller
+    reporter: Reporter
     inputs: Inputs
     runtimes: Runtimes
     deadline: Deadline
 
-    def found(self, layout: Layout = PLAIN) -> dict[str, Found]:
-        """A verdict on every peer of the job, with inputs laid out so. Raises BrokenError, and
-        OutOfMemory where an input finds no place."""
+    def results(self, layout: Layout = PLAIN) -> dict[str, LibraryResult]:
+        """A verdict on every library of the job with inputs in this layout. Raises BrokenError, and
+        OutOfMemory if an input does not fit."""
         job = self.job
         peers = {peer.name: peer for peer in job.peers()}
-        found = loaded(
-            list(peers.values()), job.problem_of(layout), self.teller, self.runtimes, self.deadline
+        found = import_libraries(
+            list(peers.values()),
+            job.problem_of(layout),
+            self.reporter,
+            self.runtimes,
+            self.deadline,
         )
         for name, peer in peers.items():
             reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
@@ -121,7 +140,7 @@ class Examination:
         return found
 
     def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:
-        """Verdicts of the peers that take its shape on an input; None where it does not decide."""
+        """Verdicts on one input of the libraries that support its shape; None if undecided."""
         reduction, backend = self.job.reduction, self.backend
         problem = self.job.problem_at((one.n, one.rows))
         taking = [peer for peer in peers if peer.why_not(problem) is None]
@@ -139,9 +158,9 @@ class Examination:
                 if self.deadline.passed:
                     verdicts[peer.name] = skipped("time", UNVERIFIED)
                     continue
-                self.teller.at(peer.name, "prepares")
+                self.reporter.at(peer.name, "prepares")
                 with memory(backend) as held:
-                    verdict = self._verdict(peer, problem, _Given(one, timed, ref), held)
+                    verdict = self._verdict(peer, problem, _DeviceInput(one, timed, ref), held)
                 if not timed.restored():
                     verdict = Verdict("fail", f"{one}: {WROTE_INPUT}")
                 verdicts[peer.name] = verdict
@@ -150,20 +169,22 @@ class Examination:
             self.timer.release()
         return verdicts
 
-    def _verdict(self, peer: Peer, problem: Problem, given: _Given, held: Memory) -> Verdict | None:
-        """The verdict on one peer's answers, from memory that held one thing and another. Its first
-        call is on the other input: what keeps that answer has a wrong one from then on."""
+    def _verdict(
+        self, peer: Peer, problem: Problem, given: _DeviceInput, held: Memory
+    ) -> Verdict | None:
+        """The verdict on one library, from memory with different old content. Its first call has
+        the variant of the input, so that a cached result is detected."""
         verdict: Verdict | None = None
         data, buffer = given.timed.data.elements, given.timed.buffer
         try:
             bound = held.bind(peer, problem, data, buffer, self.job.folder)
             given.timed.turn_to(1)
-            bound.run()  # what compiles at its first call
+            bound.run()  # it may compile at its first call
             bound.answers()
             given.timed.turn_to(0)
-            self.teller.at(peer.name)
+            self.reporter.at(peer.name)
             for poison in _POISONS:
-                new = _once(bound, given, poison)
+                new = _run_once(bound, given, poison)
                 if new is not None:
                     verdict = worse(verdict or RIGHT, new)
         except Exception as error:
@@ -175,8 +196,7 @@ class Examination:
 
 
 def _patterns(job: Job, shape: Shape) -> list[str]:
-    """What decides on every library alike; of large inputs, and of other layouts, the first that
-    decides."""
+    """The patterns for a shape; for large inputs and other layouts only the first."""
     if job.only:
         return [job.only]
     n, rows = shape
@@ -185,7 +205,7 @@ def _patterns(job: Job, shape: Shape) -> list[str]:
     return names[:1] if n * rows > SMALL or job.odd else names
 
 
-def _once(bound: Bound, given: _Given, poison: int) -> Verdict | None:
+def _run_once(bound: Bound, given: _DeviceInput, poison: int) -> Verdict | None:
     bound.poison(poison)
     bound.run()
     verdict = judge(bound.plan, bound.answers(), given.ref, given.input.pattern)

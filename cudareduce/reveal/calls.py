@@ -1,4 +1,4 @@
-"""Which calls are to be revealed: kernels and libraries by name, on every size and type."""
+"""The calls to reveal: kernels and libraries by name, for every size and type."""
 
 from __future__ import annotations
 
@@ -6,32 +6,98 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cudareduce.backends import BackendSpec
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
-from cudareduce.launch.plan import Problem
+from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.peers import catalogue
+from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import Peer
 from cudareduce.peers.names import NAMES
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
-from cudareduce.reveal.job import KernelCall, PeerCall
-from cudareduce.reveal.masks import why_not
+from cudareduce.reveal.probing import why_not
 from cudareduce.verify.verdict import Cause
 
-#: What stands for all libraries.
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A call of a kernel."""
+
+    case: Case
+    plan: Plan
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, in the shape that the kernel sees."""
+        return self.plan.problem
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        return self.case.kernel.id
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCall:
+    """A call of a library; `listing` locates its module."""
+
+    listing: Listing
+    peer_name: str
+    problem: Problem
+
+    @property
+    def peer(self) -> Peer:
+        """The library."""
+        return next(peer for peer in self.listing.peers() if peer.name == self.peer_name)
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        return f"peer:{self.peer_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Reveal one call: its probes within `limit_s` seconds; before that, the import of a library
+    and its first result within `first_s` each. `folder` keeps code compiled for a library."""
+
+    spec: BackendSpec
+    call: KernelCall | PeerCall
+    limit_s: float
+    first_s: float
+    folder: str
+
+    @property
+    def alone(self) -> str | None:
+        """The name of a library that needs a process of its own, else None."""
+        if isinstance(self.call, PeerCall) and self.call.peer.context == "own":
+            return self.call.name
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Compile the kernels of several calls in parallel; later each is found in the cache."""
+
+    spec: BackendSpec
+    calls: tuple[KernelCall, ...]
+
+
+#: The name that selects all libraries.
 _ALL_PEERS = "peers"
-#: No input is larger: one row is looked at, and an order shows long before.
+#: Largest input: only one row is probed, and an order shows at much smaller sizes.
 _MOST_BYTES = 2**32
 _ON_CPU = "runs on a GPU, and this is the CPU emulator"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What is not tried, and why."""
+    """A call that is not supported, and why."""
 
     name: str
     problem: Problem
@@ -41,13 +107,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Kernels and libraries that names stand for."""
+    """The kernels and libraries selected by names."""
 
     kernels: tuple[Choice, ...] = ()
     peers: tuple[tuple[catalogue.Listing, Peer], ...] = ()
 
     def only(self, name: str) -> Chosen:
-        """The one that results call so, if it is among them."""
+        """Only the kernel or library with this name in results, if selected."""
         return Chosen(
             kernels=tuple(choice for choice in self.kernels if choice.kernel.id == name),
             peers=tuple(pair for pair in self.peers if pair[1].id == name),
@@ -55,8 +121,8 @@ class Chosen:
 
 
 def chosen(names: Sequence[str], registry: Registry, files: FileOptions, quiet: bool) -> Chosen:
-    """What names stand for, each once, with what is said of files without a header. One that no
-    call has is a UsageError."""
+    """Select kernels and libraries by name; `files` are the options for external kernel files.
+    Raises UsageError for an unknown name."""
     own = [name for name in names if _library(name, registry) is None]
 
     take = adopting(files.guesses(), partial(say, quiet=quiet))
@@ -70,7 +136,7 @@ def chosen(names: Sequence[str], registry: Registry, files: FileOptions, quiet: 
 
 
 def _library(name: str, registry: Registry) -> str | None:
-    """The library that a name is of, or `peers`; None if it is not one of a library."""
+    """The library of a name, or `peers`; None if it is the name of a kernel."""
     library = name.removeprefix("peer:").partition(":")[0]
     if name in registry.kernels or name in registry.suites:
         return None
@@ -92,7 +158,8 @@ def _peers(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """Sizes and types to be tried, in launch shapes asked for, None each kernel's own."""
+    """Sizes and types to reveal, with the requested block size and items per thread; None is the
+    kernel's own."""
 
     reductions: tuple[Reduction, ...]
     sizes: tuple[int, ...]
@@ -104,8 +171,8 @@ class Shapes:
 def calls(
     what: Chosen, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str], *, gpu: bool
 ) -> Iterator[KernelCall | PeerCall | Refused]:
-    """Every call, or why it cannot be. Among floats integers are passed over. An input that is too
-    large for all is a UsageError."""
+    """Every call, or why it is not supported. Integers are ignored if floats are requested too.
+    Raises UsageError for an input that is too large."""
     floats = [r for r in shapes.reductions if r.dtype.kind == "float"]
     for reduction in floats or shapes.reductions:
         for n in shapes.sizes:

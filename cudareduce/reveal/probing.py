@@ -1,0 +1,553 @@
+"""Finds the summation order of a call from probes (FPRev, arXiv 2411.00442).
+
+Among ones and a pair of masks M and -M, everything that is added to M before it meets -M is
+lost, since M + k == M. The result counts the ones that are added later, so it tells the size of the
+sum in which the two masks meet. These sizes determine the summation tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Literal
+
+import numpy as np
+
+from cudareduce.backend import Backend, TimedBackend
+from cudareduce.budget import Deadline
+from cudareduce.errors import BuildError
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.launch.tree import Forest, Tree
+from cudareduce.peers.contract import Given, Peer, as_answers
+from cudareduce.peers.job import memory, plan_for
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.inputs import Array, as_numbers, digits, stored
+from cudareduce.problem.operators import Reduction
+from cudareduce.problem.reference import reference
+from cudareduce.problem.sizes import counted
+from cudareduce.verify.verdict import Cause, judge
+
+#: `fixed`: one known order; `varies`: the order changes between calls; `other`: not only additions
+#: of two values in one type; `wrong`: the sum is wrong, or the call fails; `skip`: not found, for
+#: lack of time or of something that the machine lacks.
+Outcome = Literal["fixed", "varies", "other", "wrong", "skip"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """The summation order of a call, or the `reason` why there is none.
+
+    `trees` are the summation tree and, before it, that of a smaller sample. `adds_in` is the type
+    in which sums are rounded, derived from random elements. `fault`: the worker must not be reused.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    trees: tuple[Tree, ...] = ()
+    probes: int = 0
+    adds_in: str | None = None
+    called: str | None = None
+    version: str | None = None
+    cause: Cause | None = None
+    fault: bool = False
+
+    @property
+    def tree(self) -> Tree | None:
+        """The summation tree of the largest sample."""
+        return self.trees[-1] if self.trees else None
+
+    @property
+    def bound(self) -> float | None:
+        """Error bound gamma_depth relative to the sum of magnitudes (Higham, Accuracy and Stability
+        of Numerical Algorithms, 4.2); None if the tree is not exact."""
+        if self.tree is None or not self.tree.exact or self.adds_in is None:
+            return None
+        roundoff = DTYPES[self.adds_in].epsilon / 2
+        return self.tree.depth * roundoff / (1 - self.tree.depth * roundoff)
+
+
+#: Exponents M of the mask 1.5 * 2^M and k of a one, 2^k, by the type of the elements. The mask lies
+#: between two powers of two, so its last place is the same on both sides. Except for float16 it
+#: also absorbs ones in an accumulator with twice the digits.
+_EXPONENTS = {"float16": (15, -24), "bfloat16": (100, 0), "float32": (100, 0), "float64": (600, 0)}
+#: Exponents of random elements lie in +-this range, so that every sum is rounded.
+_SPREAD = {"float16": 10, "bfloat16": 16, "float32": 8, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """The values of probes: `one`, small enough to be absorbed by `mask` and large enough to be
+    counted."""
+
+    reduction: Reduction
+    one: float
+    mask: float
+
+    def elements(self, *numbers: float) -> Array:
+        """Numbers as stored elements."""
+        return stored(np.array(numbers, "float64"), self.reduction.dtype)
+
+    def least(self, n: int) -> float:
+        """The smallest mask that absorbs `n` ones in the accumulator, but not in a wider one."""
+        exponent = digits(self.reduction.acc) + n.bit_length() + 1
+        return min(1.5 * self.one * 2.0**exponent, self.mask)
+
+    def ones(self, count: int) -> Array:
+        """Ones as stored elements."""
+        return np.repeat(self.elements(self.one), count)
+
+
+def masks_of(reduction: Reduction) -> Masks:
+    """The probe values for a sum of floats."""
+    mask, one = _EXPONENTS[reduction.dtype.name]
+    return Masks(reduction, 2.0**one, 1.5 * 2.0**mask)
+
+
+def why_not(reduction: Reduction, n: int) -> str | None:
+    """Why the order of a reduction cannot be revealed, in words that follow a kernel's name; None
+    if it can."""
+    if reduction.op.name != "sum":
+        return f"is looked at as a sum alone, not as {reduction.op.name}: take --op sum"
+    if reduction.dtype.kind != "float":
+        return (
+            f"has no order that shows: sums of {reduction.dtype.name} are exact in any; take a "
+            "--dtype of floats"
+        )
+    if n == 0:
+        return "has nothing to add: take --n 1 or more"
+    mask, one = _EXPONENTS[reduction.dtype.name]
+    places = digits(reduction.acc)
+    absorbed = 2 ** max(0, mask - places - one) - 1  # fewer than half of the mask's last place
+    most = min(absorbed, 2**places)
+    if n > most:
+        return (
+            f"cannot be probed with {n} elements: of {reduction.dtype.name}, added up in "
+            f"{reduction.acc.name}, ones can be counted and absorbed up to {most}"
+        )
+    return None
+
+
+def random(reduction: Reduction, n: int, seed: int, *, cancels: bool = False) -> Array:
+    """Stored elements of many magnitudes: the last bits of their sum depend on the order. If the
+    elements cancel, the sum consists of rounding errors only."""
+    rng = np.random.default_rng([seed, n])
+    spread = _SPREAD[reduction.dtype.name]
+    numbers = rng.standard_normal(n) * 2.0 ** rng.integers(-spread, spread, n)
+    if cancels:
+        half = n // 2
+        numbers[half : 2 * half] = -rng.permutation(numbers[:half])
+    return stored(numbers.astype("float32" if reduction.dtype.size < 8 else "float64"),
+                  reduction.dtype)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call that is probed: `write` stores elements at an index of the input, `held` reads those
+    of the first row, `answer` makes the call and returns the result of the first row, and iterating
+    over `ways` selects another schedule for each repeated call."""
+
+    write: Callable[[int, Array], None]
+    held: Callable[[], Array]
+    answer: Callable[[], float]
+    ways: Callable[[int], Iterator[object]]
+
+
+@contextmanager
+def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
+    """The launches of a kernel. Raises BuildError and OutOfMemory; a call raises KernelFault."""
+    programs = build(backend, {case: [plan]})[case]
+    if isinstance(programs, BuildError):
+        raise programs
+    with ExitStack() as stack:
+        problem, dtype = plan.problem, plan.problem.reduction.dtype
+        given = backend.upload(np.zeros(problem.input_bytes, np.uint8))
+        stack.callback(backend.free, given)
+        bound = Bound(backend, plan, programs, given)
+        stack.callback(bound.release)
+
+        def write(place: int, elements: Array) -> None:
+            backend.write(given, elements, place * dtype.size)
+
+        def held() -> Array:
+            return backend.download(given, dtype.storage, problem.n)
+
+        def answer() -> float:
+            bound.run()
+            return float(bound.answers()[0])
+
+        def ways(repeats: int) -> Iterator[object]:
+            yield from backend.ways(repeats, quick=False)
+            next(iter(backend.ways(1, quick=True)))  # back to the first schedule
+
+        yield Call(write, held, answer, ways)
+
+
+@contextmanager
+def peer_call(
+    backend: TimedBackend, peer: Peer, problem: Problem, data: Array, folder: str
+) -> Iterator[Call]:
+    """A library call in the shared CUDA context. Raises whatever the library raises."""
+    dtype = problem.reduction.dtype
+    given = backend.upload(data)
+    try:
+        with memory(backend) as allocated:
+            bound = allocated.bind(peer, problem, data, given, folder)
+
+            def write(place: int, elements: Array) -> None:
+                backend.write(given, elements, place * dtype.size)
+
+            def held() -> Array:
+                return backend.download(given, dtype.storage, problem.n)
+
+            def answer() -> float:
+                bound.ready.run()
+                return float(bound.answers()[0])
+
+            yield Call(write, held, answer, lambda repeats: repeat("", repeats))
+    finally:
+        backend.free(given)
+
+
+@contextmanager
+def own_call(peer: Peer, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
+    """A library call on the library's own streams, with input in host memory that is copied again
+    for each call."""
+    given = Given(
+        problem=problem, data=data.copy(), address=0, out=0, stream=0, native=None,
+        allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=folder,
+    )  # fmt: skip
+    ready = peer.prepare(given)
+
+    def write(place: int, elements: Array) -> None:
+        given.data[place : place + len(elements)] = elements
+
+    def answer() -> float:
+        assert ready.refill is not None
+        assert ready.fetch is not None
+        ready.refill()
+        ready.run()
+        return float(as_answers(problem, ready.fetch())[0])
+
+    yield Call(write, lambda: given.data[: problem.n], answer, lambda repeats: repeat("", repeats))
+
+
+class OutOfTime(Exception):
+    """The time limit has passed before a probe."""
+
+
+class Contradiction(Exception):
+    """No order of additions explains the results of the probes; the message names them."""
+
+
+class Prober:
+    """Probes a call for the sum in which two elements of the first row meet; one probe is one call.
+
+    `beat` is called before each probe as a heartbeat.
+    """
+
+    def __init__(
+        self, call: Call, masks: Masks, n: int, rows: int, deadline: Deadline,
+        beat: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._call, self._masks, self._n, self._elements = call, masks, n, n * rows
+        self._deadline, self._beat = deadline, beat
+        self._known: dict[tuple[int, int], int] = {}
+        self._set: dict[int, float] = {}
+        self.probes = 0
+
+    def total(self) -> float:
+        """The number of ones that the call counts without masks; to be called first."""
+        self._call.write(0, self._masks.ones(self._elements))
+        return self._counted()
+
+    def meeting_size(self, first: int, second: int) -> int:
+        """The number of elements in the sum in which two elements meet. Raises Contradiction and
+        OutOfTime."""
+        pair = (first, second) if first < second else (second, first)
+        if pair not in self._known:
+            self._known[pair] = self._probed(*pair)
+        return self._known[pair]
+
+    def _probed(self, first: int, second: int) -> int:
+        left = self.count(first, second)
+        size = self._n - left
+        if not 2 <= size <= self._n or size != int(size):
+            raise Contradiction(f"masks at {first} and {second} leave {left:.9g} of {self._n} ones")
+        return int(size)
+
+    def less_absorbed(self, first: int, second: int) -> str:
+        """A description if the smallest mask for the accumulator's type absorbs less than a large
+        one, else empty. Raises Contradiction and OutOfTime."""
+        left, acc = self._n - self.meeting_size(first, second), self._masks.reduction.acc.name
+        found = self.count(first, second, self._masks.least(self._n))
+        if found == left:
+            return ""
+        return (
+            f"a mask that absorbs all but {left} ones in {acc} leaves {found:.9g}, as in a wider "
+            "accumulator"
+        )
+
+    def count(self, first: int, second: int, mask: float | None = None) -> float:
+        """The number of ones that are counted with a mask at one index and its negative at
+        another."""
+        mask = self._masks.mask if mask is None else mask
+        wanted = {first: mask, second: -mask}
+        for place in self._set.keys() | wanted.keys():
+            number = wanted.get(place, self._masks.one)
+            if self._set.get(place) != number:
+                self._call.write(place, self._masks.elements(number))
+        self._set = wanted
+        return self._counted()
+
+    def _counted(self) -> float:
+        if self._deadline.passed:
+            raise OutOfTime
+        self._beat()
+        self.probes += 1
+        return self._call.answer() / self._masks.one
+
+
+#: Up to this size every element is a leaf of the tree; above it, a sample is.
+EXACT_UP_TO = 4096
+#: Number of evenly spaced elements in a full sample.
+_EVENLY = 32
+
+#: Returns the size of the sum in which two elements meet.
+Meets = Callable[[int, int], int]
+
+
+def samples(n: int) -> tuple[tuple[int, ...], ...]:
+    """The leaves of the trees to build: all elements, or a small and a larger sample around likely
+    borders of blocks, tiles and strides."""
+    if n <= EXACT_UP_TO:
+        return (tuple(range(n)),)
+    powers = [2**k for k in range(n.bit_length()) if 2**k < n]
+    few = {0, *powers, n - 1}
+    more = {*(odd * power for power in powers for odd in (3, 5, 7)),
+            *(power - 1 for power in powers), *(n - power for power in powers),
+            *(n * k // _EVENLY for k in range(_EVENLY))}  # fmt: skip
+    return tuple(sorted(few)), tuple(sorted(k for k in few | more if k < n))
+
+
+def build_tree(leaves: Sequence[int], n: int, meeting_size: Meets) -> Tree:
+    """The summation tree over these leaves of `n` elements. Raises Contradiction if no tree has the
+    probed sizes, and what `meeting_size` raises.
+
+    One leaf is compared with all others. Those that meet it in sums of one size form a subtree of
+    that sum, or several if they also meet each other there.
+    """
+    forest, exact = Forest(leaves), n == len(leaves)
+    below = dict.fromkeys(range(len(leaves)), 1)
+
+    def fits(leaf: int, size: int, held: int, *, all_of_it: bool) -> None:
+        if held > size or (all_of_it and held != size):
+            raise Contradiction(f"element {leaf} is in a sum of {size} elements that holds {held}")
+
+    def checked(tree: int, leaf: int) -> int:
+        fits(leaf, forest.size(tree), below[tree], all_of_it=exact)
+        return tree
+
+    def subtree(group: Sequence[int]) -> int:
+        pivot = group[len(group) // 2]  # in the middle, since a chain may start at either end
+        levels: dict[int, list[int]] = {}
+        for leaf in group:
+            if leaf != pivot:
+                levels.setdefault(meeting_size(leaves[pivot], leaves[leaf]), []).append(leaf)
+        tree = pivot
+        for size in sorted(levels):  # detects too many before all are compared
+            fits(leaves[pivot], size, below[tree] + len(levels[size]), all_of_it=False)
+            beside = subtree(levels[size])
+            several = forest.size(beside) == size  # they also meet each other in this sum
+            others = forest.parts(beside) if several else (checked(beside, leaves[pivot]),)
+            parts = (checked(tree, leaves[pivot]), *others)
+            tree = forest.join(parts, size)
+            below[tree] = sum(below[part] for part in parts)
+        return tree
+
+    return forest.tree(n, checked(subtree(range(len(leaves))), leaves[0]))
+
+
+#: Calls on one input whose results are compared bit by bit.
+REPEATS = 10
+#: The same after contradicting probes: four blocks seldom finish in another order.
+_MORE_REPEATS = 100
+#: Random inputs on which a tree must reproduce the results of the call bit by bit.
+_TRIALS = 5
+#: Random pairs of elements that are probed to confirm the tree.
+_PAIRS = 16
+#: The wider type tried if the results are more exact than their own type allows.
+_WIDER = "float64"
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Finds the summation order of a call within `limit_s` seconds; `beat` is called before each
+    probe."""
+
+    call: Call
+    problem: Problem
+    limit_s: float
+    beat: Callable[[], None] = lambda: None
+
+    def found(self) -> ProbeResult:
+        """The summation order of the first row. Raises what the call raises."""
+        count, distinct, wrong = self._repeated(REPEATS)
+        if wrong:
+            return ProbeResult(outcome="wrong", reason=wrong)
+        if distinct > 1:
+            return ProbeResult(outcome="varies", reason=_varying(count, distinct))
+        deadline = Deadline(self.limit_s)
+        found = self._probed(deadline)
+        if found.outcome == "other":  # the order may change rarely
+            again = self._probed(deadline)
+            count, distinct, _ = self._repeated(_MORE_REPEATS)
+            why = _varying(count, distinct) if distinct > 1 else ""
+            if not why and again.outcome != "skip" and again != found:
+                why = "no fixed order: the same probes give another one when they are made again"
+            if why:
+                found = ProbeResult(
+                    outcome="varies", reason=why, probes=found.probes + again.probes
+                )
+        if found.outcome in ("other", "varies") and not found.trees:
+            wrong = self._repeated(REPEATS, judged=True)[-1]
+            return replace(found, outcome="wrong", reason=wrong) if wrong else found
+        return found
+
+    def _probed(self, deadline: Deadline) -> ProbeResult:
+        """The order from probes, confirmed by random elements."""
+        n, masks = self.problem.n, masks_of(self.problem.reduction)
+        prober = Prober(self.call, masks, n, self.problem.rows, deadline, self.beat)
+        found = ProbeResult(outcome="skip")
+        try:
+            total = prober.total()
+            if total != n:
+                why = f"counts {total:.9g} of {n} ones: see cudareduce verify"
+                return replace(found, outcome="wrong", reason=why, probes=prober.probes)
+            for leaves in samples(n):
+                tree = build_tree(leaves, n, prober.meeting_size)
+                _confirm(tree, prober)
+                # Random elements check an exact tree.
+                wider = "" if tree.exact else prober.less_absorbed(leaves[0], leaves[-1])
+                if wider:
+                    found = ProbeResult(outcome="other", reason=f"not only additions: {wider}")
+                    break
+                found = replace(found, outcome="fixed", trees=(*found.trees, tree))
+        except OutOfTime:
+            found = _out_of_time(found, prober.probes)
+        except Contradiction as said:
+            why = f"not only additions in one order: {said}"
+            found = ProbeResult(outcome="other", reason=why)
+        return replace(self._judged(found), probes=prober.probes)
+
+    def _repeated(self, calls: int, *, judged: bool = False) -> tuple[int, int, str]:
+        """Number of calls on one input, number of distinct results, and an error if results that
+        differ, or are to be `judged`, exceed the bound of every summation order."""
+        elements, reduction = self._write(0, cancels=True), self.problem.reduction
+        answers = [self._answer() for _ in self.call.ways(calls)]
+        distinct = np.unique(np.array(answers).view(np.uint64)).view(np.float64)
+        wrong = ""
+        if not np.array_equal(self.call.held(), elements):
+            wrong = "it writes to its input"
+        elif judged or len(distinct) > 1:
+            plan = plan_for("", Problem(reduction, self.problem.n))
+            ref = reference(reduction, elements, 1)
+            verdicts = (judge(plan, np.array([answer], reduction.result_dtype), ref, "random")
+                        for answer in distinct)  # fmt: skip
+            wrong = next((v.reason for v in verdicts if v and v.outcome == "fail"), "")
+        return len(answers), len(distinct), f"{wrong}: see cudareduce verify" if wrong else ""
+
+    def _judged(self, found: ProbeResult) -> ProbeResult:
+        """The result with the type in which the additions of its tree are rounded, if one fits."""
+        tree, reduction = found.tree, self.problem.reduction
+        if tree is None or not (tree.exact or tree.binary):
+            return found
+        if not tree.binary:
+            more = sum(len(join.parts) > 2 for join in tree.joins)
+            sums = "1 sum takes" if more == 1 else f"{more} sums take"
+            why = (
+                f"not only additions of two values in one order: {sums} in more at once, or in an "
+                "order that depends on the values"
+            )
+            return replace(found, outcome="other", reason=why)
+        numbers, answers = self._trials(tree)
+        acc = reduction.acc.name
+        if _reproduces(tree, acc, acc, numbers, answers):
+            return replace(found, adds_in=acc) if tree.exact else found
+        wide = _reproduces(tree, _WIDER, acc, numbers, answers)
+        how = (
+            f"it adds in {_WIDER}, a wider type" if wide
+            else "in this order they would give other last bits"
+        )  # fmt: skip
+        return replace(found, outcome="other", reason=f"not only additions in {acc}: {how}")
+
+    def _trials(self, tree: Tree) -> tuple[list[Array], list[float]]:
+        """Random numbers for the leaves of a tree, with zeros elsewhere, and the results of the
+        call."""
+        numbers, answers = [], []
+        for seed in range(1, 1 + _TRIALS):  # a sum that cancels consists of rounding errors
+            elements = self._write(seed, tree.leaves, cancels=seed > 1)
+            numbers.append(as_numbers(elements[list(tree.leaves)], self.problem.reduction.dtype))
+            answers.append(self._answer())
+        return numbers, answers
+
+    def _write(
+        self, seed: int, places: Sequence[int] | None = None, *, cancels: bool = False
+    ) -> Array:
+        """Write random elements into every row, at all or some indices; returns those of a row."""
+        reduction, n = self.problem.reduction, self.problem.n
+        elements = np.zeros(n, reduction.dtype.storage)
+        where = slice(None) if places is None else list(places)
+        count = n if places is None else len(places)
+        elements[where] = random(reduction, count, seed, cancels=cancels)
+        self.call.write(0, np.tile(elements, self.problem.rows))
+        return elements
+
+    def _answer(self) -> float:
+        self.beat()
+        return self.call.answer()
+
+
+def _varying(count: int, distinct: int) -> str:
+    return f"no fixed order: {count} calls give {distinct} answers"
+
+
+def _reproduces(
+    tree: Tree, dtype: str, acc: str, numbers: Sequence[Array], answers: Sequence[float]
+) -> bool:
+    """True if the additions of a tree in type `dtype`, rounded to `acc`, give these results."""
+    return all(
+        float(np.float64(tree.value(row, dtype)).astype(acc)) == answer
+        for row, answer in zip(numbers, answers, strict=True)
+    )
+
+
+def _confirm(tree: Tree, prober: Prober) -> None:
+    """Probe random pairs and compare them with the tree. Raises Contradiction and OutOfTime."""
+    count = len(tree.leaves)
+    if count < 2:
+        return
+    rng = np.random.default_rng(count)
+    for _ in range(_PAIRS):
+        first, second = sorted(map(int, rng.choice(count, 2, replace=False)))
+        size, leaves = prober.meeting_size(tree.leaves[first], tree.leaves[second]), tree.leaves
+        if size != tree.meets(first, second):
+            raise Contradiction(
+                f"masks at {leaves[first]} and {leaves[second]} meet in a sum of {size} elements, "
+                f"and in one of {tree.meets(first, second)} by what others say"
+            )
+
+
+def _out_of_time(found: ProbeResult, probes: int) -> ProbeResult:
+    """The result when the time limit has passed: that of a smaller sample, or none."""
+    if found.tree is None:
+        why = f"--time-limit was spent after {counted(probes, 'probe')}"
+        return replace(found, reason=why, cause="time")
+    why = (
+        "--time-limit was spent before more than "
+        f"{counted(len(found.tree.leaves), 'element')} were compared"
+    )
+    return replace(found, reason=why)
