@@ -1,4 +1,4 @@
-"""The time a run may take: one deadline for all of it, and fair shares for its parts."""
+"""Deadline of a run, and shares of the remaining time for its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import monotonic
 
 
 class Deadline:
-    """A moment on the host's clock; without seconds it never comes."""
+    """A point in time on the monotonic clock; never, if seconds is None."""
 
     def __init__(self, seconds: float | None = None, clock: Callable[[], float] = monotonic):
         self.seconds, self._clock = seconds, clock
@@ -16,16 +16,16 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until then; 0 once it has passed."""
+        """Seconds until the deadline; 0 once it has passed."""
         return max(0.0, self._end - self._clock())
 
     @property
     def passed(self) -> bool:
-        """True once there is nothing left."""
+        """True once the deadline has passed."""
         return self.left_s == 0
 
     def share(self, parts: float) -> Deadline:
-        """A deadline for the next one of `parts` parts of what is left."""
+        """A deadline for the next of `parts` equal parts of the remaining time."""
         if self.seconds is None:
             return self
         return Deadline(self.left_s / max(parts, 1), self._clock)

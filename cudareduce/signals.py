@@ -1,4 +1,5 @@
-"""Signals that end a run: all of them end it in order, as Ctrl-C does, SIGQUIT (Ctrl-\\) too."""
+"""Signals that end a run: all of them, SIGQUIT (Ctrl-\\) included, end it in order as Ctrl-C
+does."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Ended(KeyboardInterrupt):
-    """Of the base class itself Python remembers that it passed through an `exec`, which the import
-    of every dataclass is, and ends by SIGINT whatever the exit code was to be."""
+    """A signal has ended the run. A subclass is needed: if KeyboardInterrupt itself passes through
+    an `exec`, as in the import of a dataclass, Python ends by SIGINT and ignores the exit code."""
 
 
 @contextmanager
 def orderly_end(came: list[int]) -> Iterator[None]:
-    """While this is open each of them is a KeyboardInterrupt, and its number is added to those that
-    `came`; one that the parent has set to be ignored (`nohup`, a shell's background job) stays so.
-    Afterwards all are ignored: what is left is the end of the process."""
+    """Within the block each of these signals raises Ended, and its number is appended to `came`. A
+    signal that the parent ignores (`nohup`, a background job of a shell) stays ignored. After the
+    block all are ignored, since the process is about to end."""
 
     def end(number: int, _: FrameType | None) -> None:
         came.append(number)
@@ -35,14 +36,14 @@ def orderly_end(came: list[int]) -> Iterator[None]:
 
 
 def ignore_endings() -> None:
-    """Leave the end to another process, which was sent the same signal."""
+    """Ignore these signals: the parent receives them too, and ends this process."""
     for number in ENDINGS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let them wait until what is made or cleared away here is in safe hands."""
+    """Block these signals while resources are acquired or released."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
         yield

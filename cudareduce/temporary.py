@@ -1,4 +1,4 @@
-"""Folders for the time of a run, and the end of those whose run was killed and left them."""
+"""Temporary folders of a run, and removal of folders that killed runs have left."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "cudareduce-"
-#: Locked by the process whose folder it is for as long as that lives: a number of a process would
-#: say nothing where containers share the place.
+#: Locked by the process that owns the folder, as long as it lives. A process id would not do, since
+#: containers may share the temporary folder.
 _LOCK = ".lock"
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder, as the standard library makes it. If this process is killed before it removes
-    it, the next one that asks for a folder does; what earlier ones have left goes now."""
+    """Make a temporary folder. If this process is killed before it removes it, the next call in any
+    process does; folders of killed processes are removed now."""
     folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
     _remove_abandoned(Path(folder.name).parent)
-    with suppress(OSError):  # without locks it is nobody's to remove
+    with suppress(OSError):  # without locks abandoned folders cannot be told
         handle, made = tempfile.mkstemp(dir=folder.name)
         weakref.finalize(folder, os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX)
-        Path(made).rename(Path(folder.name, _LOCK))  # only now may others look at it
+        Path(made).rename(Path(folder.name, _LOCK))  # visible to others only once it is locked
     return folder
 
 

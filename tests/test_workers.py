@@ -85,12 +85,17 @@ class Counter:
         return self.parent.take_output()
 
 
-@pytest.fixture(params=[False, True], ids=["forked", "fresh"])
+@pytest.fixture
 def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool[Counter]]:
-    with WorkerPool(Counter, fresh=request.param) as made:
+    """A pool of forked workers, or of fresh interpreters if a test asks for these too."""
+    with WorkerPool(Counter, fresh=getattr(request, "param", False)) as made:
         yield made
 
 
+either = pytest.mark.parametrize("pool", [False, True], ids=["forked", "fresh"], indirect=True)
+
+
+@either
 def test_a_worker_keeps_its_state_and_is_reused(pool: WorkerPool[Counter]) -> None:
     assert [pool.worker().call(Counter.add, k) for k in (1, 2)] == [Returned(1), Returned(3)]
     assert pool.worker("other").call(Counter.add, 1) == Returned(1)
@@ -113,6 +118,7 @@ def test_messages_come_before_the_result(pool: WorkerPool[Counter]) -> None:
     assert received == [Message(0), Message(1), Message(2), Returned(None)]
 
 
+@either
 def test_crashes_are_told_with_the_last_line(pool: WorkerPool[Counter]) -> None:
     event = pool.worker().call(Counter.crash, "out of bounds\n")
     assert event == Exited(-6, "out of bounds")

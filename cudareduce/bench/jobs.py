@@ -1,4 +1,4 @@
-"""Jobs for child processes: a case on the shapes asked for, and on those of its nets."""
+"""Verification jobs of a case: on the requested shapes, and on those of its test sets."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from cudareduce.verify.test_sets import (
     race_test_sets,
 )
 
-#: From so many bytes on one input of each size is enough.
+#: From this many bytes on, one input per size is enough.
 LARGE_BYTES = 2**32
-#: The shapes that are tried with each case.
+#: The requested shapes of each case.
 Shapes = Mapping[Case, Sequence[Shape]]
-#: Shapes of up to so many elements are one job: one child runs all of them.
+#: Shapes of up to this many elements form one job.
 _TOGETHER = 2**17
-#: A kernel whose operator is whatever the prelude says, and not written into it.
+#: A kernel that takes its operator from the prelude.
 _MENTIONS_OP = re.compile(r"\bOp::")
-#: Seconds after which the emulator leaves the verdict on a kernel to the GPU.
+#: Time limit of the emulator for a kernel that is also verified on the GPU.
 _OPTIONAL_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Makes the jobs of one session."""
+    """Makes the verification jobs of one session."""
 
     backend: Backend
     spec: BackendSpec
@@ -45,17 +45,18 @@ class Jobs:
 
     @property
     def emulator(self) -> BackendSpec | None:
-        """What nets run on: the emulator, which beside a GPU may be missing."""
+        """The emulator, on which test sets run; None if g++ is missing beside a GPU."""
         return emulator_beside(self.spec)
 
     def nets(self, case: Case, *, every: bool) -> list[TestSet]:
-        """What is tried besides the shapes of a run: on a GPU nothing of a kernel of the package,
-        which its tests try. `every` does not leave it at the build that watches."""
+        """The test sets of a case besides the requested shapes. Kernels of the package have none on
+        a GPU, since the tests of the package run them. Without `every`, only the test sets for data
+        races."""
         if self.emulator is None or not (self.backend.traits.isolated or case.kernel.foreign):
             return []
         if case.kernel.program is not None:
             return list(race_test_sets(case))
-        case = replace(case, sms=None)  # these have devices of their own, with few SMs
+        case = replace(case, sms=None)  # test sets are planned for tiny devices
         nets = list(race_test_sets(case))
         if every and self.settings.block is None:
             nets += block_test_sets(case)
@@ -70,15 +71,16 @@ class Jobs:
         return nets
 
     def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[TestSet]) -> list[Job]:
-        """All jobs of a case, first those that watch it: they soon tell who waits for ever."""
-        besides = [job for net in nets for job in self._of(one, net)]
-        watching = [job for job in besides if job.spec.hazards]
-        plain = [job for job in besides if not job.spec.hazards]
-        return [*watching, *self._on_shapes(one, shapes), *plain]
+        """All jobs of a case, first those of the race-detecting build, which finds deadlocks
+        early."""
+        test_jobs = [job for net in nets for job in self._of(one, net)]
+        race_jobs = [job for job in test_jobs if job.spec.hazards]
+        other_jobs = [job for job in test_jobs if not job.spec.hazards]
+        return [*race_jobs, *self._on_shapes(one, shapes), *other_jobs]
 
     def watched_on_gpu(self, one: Prepared) -> Job | None:
-        """What tools that watch a GPU are given of a case: as little as the emulator's build that
-        watches. None if it takes nothing of that."""
+        """The job for compute-sanitizer, on few elements; None if the case supports none of the
+        shapes."""
         net = next(race_test_sets(one.case))
         plans, refusals = planned(net.case, net.shapes, net.limits)
         few = {shape: plan for shape, plan in plans.items() if shape[0] * shape[1] <= _TOGETHER}
@@ -89,7 +91,7 @@ class Jobs:
         return self._limited(replace(job, shapes=tuple(few), level="some"))
 
     def spec_of(self, net: TestSet) -> BackendSpec:
-        """What a net runs on."""
+        """The backend of a test set."""
         assert self.emulator is not None
         return replace(self.emulator, hazards=net.watched)
 
@@ -136,7 +138,7 @@ class Jobs:
 
 
 def _difference(case: Case, asked: Case) -> str:
-    """What a net is tried with in place of what was asked for."""
+    """How a test set differs from the requested case."""
     if case.reduction != asked.reduction:
         return f"{case.reduction.op.name} of {case.reduction.dtype.name}"
     return f"block {case.block}" if case.block != asked.block else ""

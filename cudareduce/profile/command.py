@@ -26,9 +26,8 @@ from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.plot.command import check_image_files
 from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.profile.child import Task
 from cudareduce.profile.metrics import METRICS, of_launch
-from cudareduce.profile.ncu import find_ncu, profiled
+from cudareduce.profile.ncu import Task, find_ncu, profiled
 from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
 from cudareduce.profile.static import Known, known

@@ -1,7 +1,7 @@
-"""Nsight Compute over the first launch of each case: what it was asked to count, or why not.
+"""Runs Nsight Compute on the first launch of each case, and reads the counters.
 
-It watches a child process that launches nothing else, restores memory and empties the caches before
-each of its passes, and leaves the clocks as they are.
+It profiles a process that launches nothing else. It restores memory and flushes caches before each
+of its passes, and leaves the clocks as they are.
 """
 
 from __future__ import annotations
@@ -14,19 +14,67 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
+from cudareduce.backend import TimedBackend
+from cudareduce.backends import BackendSpec, open_timed
 from cudareduce.budget import Deadline
-from cudareduce.errors import EnvironmentProblem
-from cudareduce.profile.child import Task, launch_all
+from cudareduce.errors import CudareduceError, EnvironmentProblem, KernelFault
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, programs_of
+from cudareduce.problem.inputs import Array, make_all
 from cudareduce.profile.permission import ALLOW, INSTALL_NCU
 from cudareduce.temporary import temporary_folder
 from cudareduce.workers import python_command, running_tool
 
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The launches to profile: each case on `rows` rows of `n` elements of a pattern."""
+
+    spec: BackendSpec
+    cases: tuple[Case, ...]
+    n: int
+    rows: int
+    pattern: str = "random"
+
+
+def launch_all(job: tuple[Task, Path]) -> None:
+    """Launch each case of a task once. The file of the job receives a line with the number of each
+    case that could not be launched, and the reason."""
+    task, failures = job
+    failed = []
+    inputs = {
+        reduction: make_all(task.pattern, reduction, task.n, task.rows)
+        for reduction in dict.fromkeys(case.reduction for case in task.cases)
+    }
+    with open_timed(task.spec) as backend:
+        for number, case in enumerate(task.cases):
+            try:
+                _launch(backend, case, task, inputs[case.reduction])
+            except CudareduceError as error:
+                failed.append(f"{number} {' '.join(str(error).split())}\n")
+                if isinstance(error, KernelFault):  # this process cannot launch any more
+                    break
+    failures.write_text("".join(failed), encoding="utf-8")
+
+
+def _launch(backend: TimedBackend, case: Case, task: Task, inputs: tuple[Array, ...]) -> None:
+    plan = case.plan(task.n, task.rows, backend.limits())
+    programs = programs_of(backend, {case: plan})[case]
+    given = [backend.upload(array) for array in inputs]
+    bound = Bound(backend, plan, programs, given[0], other=given[1] if given[1:] else None)
+    bound.run_before()
+    bound.run_first()
+    backend.synchronize()
+    bound.release()
+    backend.free(*given)
+
+
 _DENIED, _UNKNOWN, _NONE = "ERR_NVGPUCTRPERM", "Failed to find metric", "No kernels were profiled"
-#: Of a wide table the columns that are no metrics; in a long one a metric is a row.
+#: Columns of a wide table that are no metrics; a long table has one row per metric.
 _NAME, _METRIC, _VALUE, _UNIT = "Kernel Name", "Metric Name", "Metric Value", "Metric Unit"
-#: More is no count.
+#: Larger values are invalid.
 _MOST = 1e30
-#: Units that it prints where it is not asked for plain ones, in ns and bytes.
+#: Units that ncu may print in spite of --print-units base, in ns and bytes.
 _SCALES = {
     "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
     "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
@@ -35,7 +83,7 @@ _SCALES = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What was counted of one launch, by the metrics' own names."""
+    """Counters of one launch by the name of the metric."""
 
     kernel: str
     counted: dict[str, float]
@@ -43,7 +91,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A launch for each case, or None and the reason; and metrics that this ncu does not know."""
+    """A launch for each case, or None and the reason; and metrics unknown to this ncu."""
 
     launches: tuple[Launch | None, ...]
     reasons: tuple[str, ...]
@@ -51,16 +99,15 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a run of ncu printed, and why its child could not launch some cases, by their
-    numbers."""
+class _Output:
+    """The output of ncu, and why some cases, by number, could not be launched."""
 
     text: str
     failed: dict[int, str] = field(default_factory=dict)
 
 
 def find_ncu() -> str:
-    """Where it is. Raises EnvironmentProblem."""
+    """The path of ncu. Raises EnvironmentProblem if it is not installed."""
     found = shutil.which("ncu")
     if found is None:
         raise EnvironmentProblem(
@@ -70,8 +117,8 @@ def find_ncu() -> str:
 
 
 def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profiled:
-    """Count metrics of the first launch of each case; without those that ncu does not know it is
-    asked again. Raises EnvironmentProblem if it counts nothing."""
+    """Count metrics of the first launch of each case. If ncu does not know some, it runs again
+    without them. Raises EnvironmentProblem if it counts nothing."""
     ncu, unknown = find_ncu(), set[str]()
     while True:
         asked = [metric for metric in metrics if metric not in unknown]
@@ -91,7 +138,7 @@ def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profil
     return Profiled(tuple(found), tuple(reasons), frozenset(unknown))
 
 
-def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _Said:
+def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _Output:
     names = "|".join(dict.fromkeys(case.kernel.entry for case in task.cases))
     with temporary_folder() as folder:
         log, failed = Path(folder, "log"), Path(folder, "task.failed")
@@ -114,15 +161,15 @@ def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _S
             ) from None
         lines = failed.read_text(encoding="utf-8").splitlines() if failed.exists() else []
         pairs = (line.partition(" ") for line in lines)
-        return _Said(
+        return _Output(
             log.read_text(encoding="utf-8", errors="replace"),
             {int(number): reason for number, _, reason in pairs},
         )
 
 
 def parse(text: str) -> Iterator[Launch]:
-    """The launches in ncu's CSV, which follows lines of its own: a launch a row, below a row of
-    units, or a metric a row. What is no number, as `n/a`, is left out."""
+    """The launches in ncu's CSV, which follows its log: one row per launch below a row of units, or
+    one row per metric. Values that are no numbers, such as `n/a`, are left out."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     found: dict[str, Launch] = {}
@@ -153,7 +200,7 @@ def _number(cell: object) -> float | None:
 
 
 def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:
-    """Cases are launched in their order, once each."""
+    """The launch of each case, in order; each case is launched once."""
     left, found = list(launches), list[Launch | None]()
     for case in task.cases:
         entry = case.kernel.entry
@@ -163,8 +210,8 @@ def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:
 
 
 def refused_in(text: str, metrics: Sequence[str]) -> set[str]:
-    """The metrics that ncu says it does not know; it names them whole, or as a pattern of what
-    stands before the first point."""
+    """The metrics that ncu does not know. It names them in full, or as a pattern of the part before
+    the first dot."""
     found = set()
     for line in text.splitlines():
         if _UNKNOWN in line:
@@ -176,7 +223,7 @@ def refused_in(text: str, metrics: Sequence[str]) -> set[str]:
 
 
 def _why_nothing(text: str) -> str:
-    """A sentence on why nothing was counted, and what to do about it."""
+    """Why nothing was counted, and the remedy."""
     if _DENIED in text:
         return ALLOW
     lines = [line.strip() for line in text.splitlines() if line.strip()]

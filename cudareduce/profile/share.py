@@ -13,9 +13,8 @@ from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.case import Case
-from cudareduce.profile.child import Task
 from cudareduce.profile.metrics import MEMORY_PCT
-from cudareduce.profile.ncu import profiled
+from cudareduce.profile.ncu import Task, profiled
 
 _LIMIT_S = 300.0
 
