@@ -1,7 +1,13 @@
-"""Runs as series: each kernel and problem over time, its levels, and what has become of it.
+"""A kernel's times over the runs of a history, and the change points in them.
 
-Pure. Times of other cards of the same model become those of the last one by what a read-only kernel
-reaches on each: the middle of all its runs there, lest each run's own ceiling add its noise.
+Times from other cards of the same model are scaled to the card of the last run by the ceilings of
+a read-only kernel: by the median ceiling of each card, so that the noise of one run's ceiling is
+not added.
+
+Change points: a series is split where the means of its two sides differ most in units of its
+scatter (Student's t), or around the stretch that differs most from the rest, or in its middle if it
+only rises or falls; then each part again, as long as the split is too unlikely by chance.
+`python -m tests.gate.change_points` measures the power and the false positives.
 """
 
 from __future__ import annotations
@@ -9,23 +15,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log, log1p
 from statistics import median
 from typing import Literal
 
+import numpy as np
+
+from cudareduce.distributions import student_tail
 from cudareduce.gate.baseline import Identity, identity, problem
-from cudareduce.history.entries import Entry
-from cudareduce.history.steps import HOLDS, steps
+from cudareduce.history.storage import Entry
 from cudareduce.results.record import Record
 
 Verdict = Literal["SLOWER", "MACHINE", "SAME"]
-#: How far a level may lie above the best one, unless it is said otherwise.
+#: How far a level may lie above the best one by default, as a share.
 THRESHOLD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of a series; `us` is as on the card of the last run."""
+    """One run of a series; `us` is scaled to the card of the last run."""
 
     entry: Entry
     record: Record
@@ -34,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Runs from `first` up to and without `end` that took alike: their middle, in us."""
+    """The runs from `first` up to `end`, exclusive, and their median."""
 
     first: int
     end: int
@@ -43,8 +52,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A kernel on a problem, in the order of time; `cards` is on how many it ran, `left_out` how
-    many runs tell too little to be compared across cards."""
+    """One kernel and problem over time. `cards` counts the cards it ran on, `left_out` the runs of
+    another card that have no ceiling to scale by."""
 
     points: tuple[Point, ...]
     levels: tuple[Level, ...]
@@ -53,28 +62,28 @@ class Series:
 
     @property
     def record(self) -> Record:
-        """What says which kernel and problem it is: the last run's."""
+        """The record of the last run."""
         return self.points[-1].record
 
     @property
     def last(self) -> Level:
-        """Where it is now."""
+        """The current level."""
         return self.levels[-1]
 
     @property
     def best(self) -> Level:
-        """The lowest of its levels that held."""
+        """The lowest level of at least two runs."""
         held = [level for level in self.levels if level.end - level.first >= HOLDS]
         return min(held or self.levels, key=lambda level: level.us)
 
     @property
     def change(self) -> float:
-        """Now over the best, as a ratio."""
+        """The current level over the best one, as a ratio."""
         return self.last.us / self.best.us
 
     def verdict(self, threshold: float) -> Verdict:
-        """SLOWER where the last level lies further above the best one than the threshold, a share;
-        MACHINE where its machine code is one that was as quick as the best."""
+        """SLOWER if the current level is above the best one by more than the threshold, a share;
+        MACHINE if the same machine code ran at the best level."""
         if log(self.change) <= log1p(threshold):
             return "SAME"
         codes = {_code(point.record) for point in self.points[self.best.first : self.best.end]}
@@ -82,14 +91,14 @@ class Series:
 
 
 def _code(record: Record) -> tuple[object, ...] | None:
-    """What ran: machine code, and how it is launched; None if that is not known."""
+    """The machine code and its launch; None if unknown."""
     if record.cubin_sha is None:
         return None
     return record.cubin_sha, record.grid, record.passes, record.block, record.items
 
 
 def all_series(entries: Sequence[Entry]) -> list[Series]:
-    """The series that one kind of machine has runs of, in the order in which they came up."""
+    """All series in the runs of one kind of machine, in order of first appearance."""
     found: dict[Identity, list[tuple[Entry, Record]]] = {}
     for entry in entries:
         for key, record in _keyed(entry.records):
@@ -99,8 +108,8 @@ def all_series(entries: Sequence[Entry]) -> list[Series]:
 
 
 def _keyed(records: Sequence[Record]) -> Iterator[tuple[Identity, Record]]:
-    """By problem, so that another launch shape in a header goes on with the series; where a run has
-    several shapes of a kernel, by those too."""
+    """Records with the key of their series: the problem, so that a new default launch shape
+    continues the series, or the launch shape too where a run has several of one kernel."""
     counts = Counter(map(problem, records))
     for record in records:
         key = problem(record)
@@ -124,7 +133,7 @@ def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
 
 
 def _ceilings(runs: Iterable[tuple[Entry, Record]]) -> Mapping[str | None, float]:
-    """What bounds each card at this size, in GB/s: the middle of its runs."""
+    """The median ceiling of each card at this size, in GB/s."""
     reached: dict[str | None, list[float]] = {}
     for entry, record in runs:
         if record.bound_gb_s:
@@ -133,6 +142,116 @@ def _ceilings(runs: Iterable[tuple[Entry, Record]]) -> Mapping[str | None, float
 
 
 def _levels(us: Sequence[float]) -> Iterator[Level]:
-    begins = [0, *steps([log(time) for time in us])]
+    begins = [0, *change_points([log(time) for time in us])]
     for first, end in zip(begins, [*begins[1:], len(us)], strict=True):
         yield Level(first, end, median(us[first:end]))
+
+
+#: The significance level of a change point, corrected for the number of places it could be at.
+_LEVEL = 1e-3
+#: The least number of runs of a level.
+HOLDS = 2
+#: The least number of runs of a level between two change points found together: two odd runs are
+#: no level. As two ends are chosen, the significance level is divided by this.
+_STRETCH, _STRETCH_PENALTY = 4, 10
+#: The least number of runs that can have a change point.
+FEWEST = 2 * HOLDS + 1
+#: A run is an outlier if it lies this many standard deviations from both its neighbours.
+_OUTLIER = 4.0
+#: Standard deviation over median absolute deviation of a normal distribution; and the least scatter
+#: of times, as a share, since the event timer counts in steps.
+_NORMAL, _FINEST = 1.4826, 3e-4
+
+_Array = np.ndarray
+
+
+def change_points(logs: Sequence[float]) -> list[int]:
+    """The change points of a series of logarithms of times: the runs at which new levels begin."""
+    series = _without_outliers(np.asarray(logs, float))
+    found: list[int] = []
+    todo = [(0, len(series))]
+    while todo:
+        first, end = todo.pop()
+        if end - first < FEWEST:
+            continue
+        part = series[first:end]
+        cuts, chance = _step(part)
+        if chance >= _LEVEL:
+            cuts, chance = _stretch(part)
+            chance *= _STRETCH_PENALTY
+        if chance >= _LEVEL:
+            cuts, chance = [len(part) // 2], _slope(part)
+        if chance < _LEVEL:
+            places = [first, *(first + at for at in cuts), end]
+            found += places[1:-1]
+            todo += pairwise(places)
+    return sorted(found)
+
+
+def _without_outliers(series: _Array) -> _Array:
+    """The series with single outliers replaced by the median of the run and its neighbours."""
+    if len(series) < 3:
+        return series
+    threes = np.lib.stride_tricks.sliding_window_view(series, 3)
+    middle = np.median(threes, axis=1)
+    middle = np.concatenate([middle[:1], middle, middle[-1:]])
+    scatter = max(_NORMAL * float(np.median(np.abs(np.diff(series)))) / 2**0.5, _FINEST)
+    return np.asarray(np.where(np.abs(series - middle) > _OUTLIER * scatter, middle, series))
+
+
+def _step(part: _Array) -> tuple[list[int], float]:
+    """The split whose sides differ most, and its p-value."""
+    count = len(part)
+    at = np.arange(HOLDS, count - HOLDS + 1)
+    apart = np.abs(_bridge(part)[at]) / _spread_of_sums(count, at)
+    k = int(np.argmax(apart))
+    return [int(at[k])], _chance(part, float(apart[k]), len(at))
+
+
+def _stretch(part: _Array) -> tuple[list[int], float]:
+    """The ends of the stretch that differs most from the runs before and after it, and its p-value;
+    1 where the part is too short for one."""
+    count = len(part)
+    longest = count - 2 * HOLDS
+    lengths = np.arange(_STRETCH, longest + 1)
+    if not len(lengths):
+        return [], 1.0
+    scales = _spread_of_sums(count, lengths)
+    sums = _bridge(part)[HOLDS : count - HOLDS + 1]
+    furthest, most, ends = float(np.ptp(sums)), -1.0, [0, 0]
+    for k in np.argsort(scales, kind="stable"):
+        length, scale = int(lengths[k]), float(scales[k])
+        if furthest <= most * scale:  # no longer scale can exceed it
+            break
+        apart = np.abs(sums[length:] - sums[: len(sums) - length])
+        first = int(np.argmax(apart))
+        if apart[first] > most * scale:
+            most, ends = float(apart[first]) / scale, [HOLDS + first, HOLDS + first + length]
+    return ends, _chance(part, most, int((longest - lengths + 1).sum()))
+
+
+def _slope(part: _Array) -> float:
+    """The p-value of the slope of a straight line through the part: a gradual regression."""
+    count = len(part)
+    runs = np.arange(count) - (count - 1) / 2
+    scale = (runs**2).sum() ** 0.5
+    return _chance(part, abs(float((runs * part).sum() / scale)), 1)
+
+
+def _bridge(part: _Array) -> _Array:
+    """Cumulative sums of the deviations from the mean, from 0."""
+    return np.concatenate([[0.0], np.cumsum(part - part.mean())])
+
+
+def _spread_of_sums(count: int, inside: _Array) -> _Array:
+    """Standard deviation of `_bridge` after `inside` of `count` values, in units of one value's."""
+    return np.asarray(np.sqrt(inside * (count - inside) / count))
+
+
+def _chance(part: _Array, apart: float, ways: int) -> float:
+    """The p-value of the largest of `ways` contrasts being `apart`, a contrast being normalized to
+    the standard deviation of one value (Bonferroni)."""
+    count = len(part)
+    left = ((part - part.mean()) ** 2).sum() - apart**2
+    spread = max(left / (count - 2), _FINEST**2 / 12)
+    return float(2 * student_tail(apart / spread**0.5, count - 2) * ways)

@@ -18,7 +18,7 @@ from math import exp, expm1, log1p
 import numpy as np
 from tabulate import tabulate
 
-from cudareduce.history.steps import HOLDS, steps
+from cudareduce.history.series import HOLDS, change_points
 
 Series = np.ndarray
 Make = Callable[[np.random.Generator], Series]
@@ -150,7 +150,7 @@ def _otava() -> Mapping[str, Divide]:
 
 
 WAYS: Mapping[str, Divide] = {
-    "history": lambda series: steps(list(series)),
+    "history": lambda series: change_points(list(series)),
     "ranks": lambda series: _bisected(series, _pettitt),
     "distances": lambda series: _bisected(series, _divisive),
 }

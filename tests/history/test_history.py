@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.history.folder import append, read
-from cudareduce.history.series import all_series
-from cudareduce.history.steps import steps
+from cudareduce.history.series import all_series, change_points
+from cudareduce.history.storage import append, read
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Run
 from cudareduce.results.store import to_json, write_text
@@ -58,12 +57,12 @@ def test_a_run_is_a_line_and_comes_back(cudareduce: Call, folder: Path, tmp_path
     write_text(result, to_json(made(0, 1.0)))
     code, out, err = cudareduce("history", "add", result, "--into", folder)
     assert (code, out) == (0, "")
-    assert "now holds the run of" in err
+    assert "added " in err
     [path] = folder.iterdir()
     assert path.name.startswith("nvidia-h200-")
     assert path.read_text().count("\n") == 1
     assert len(path.read_text()) < 1500
-    assert "held before the run of" in cudareduce("history", "add", result, "--into", folder)[2]
+    assert "has the run of" in cudareduce("history", "add", result, "--into", folder)[2]
     [[entry]] = read(folder).runs.values()
     assert (entry.git, entry.device) == ("rev000", H200)
     assert entry.records[0].kernel == KERNEL
@@ -155,7 +154,7 @@ def test_a_kernel_with_thousands_of_runs(folder: Path) -> None:
     """What looks at every stretch of a series holds no table of all of them."""
     logs = np.random.default_rng(3).normal(0, 0.003, 10_000)
     logs[4000:4100] += 0.01
-    assert steps(list(logs)) == [4000, 4100]
+    assert change_points(list(logs)) == [4000, 4100]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_there_is_none(cudareduce: Call, folder: Path) -> None:
     assert (code, "there is no history in" in err) == (2, True)
     filled(folder, made(0, 1.0))
     code, _, err = cudareduce("history", "show", "nothing", "--from", folder)
-    assert (code, "holds no runs of nothing" in err) == (2, True)
+    assert (code, "has no runs of nothing" in err) == (2, True)
     code, _, err = cudareduce("history", "check", "--from", folder, "--since", "soon")
     assert (code, "neither a day" in err) == (2, True)
 
@@ -220,7 +219,7 @@ def test_the_same_code_that_became_slower_is_the_machine(cudareduce: Call, folde
     filled(folder, *(made(day, 1.05) for day in range(20, 25)))
     code, out, _ = cudareduce("history", "check", "--from", folder)
     assert code == 0
-    assert "MACHINE: the machine code was as quick before, so the machine has changed" in out
+    assert "MACHINE: the same machine code was faster before, so the machine has changed" in out
 
 
 def test_no_file_takes_the_place_of_the_history(cudareduce: Call, folder: Path) -> None:
@@ -261,7 +260,7 @@ def test_what_a_check_cannot_tell_is_said(cudareduce: Call, folder: Path) -> Non
     code, out, _ = cudareduce("history", "check", "--from", folder)
     assert code == 0
     assert "up to 3 runs" in out
-    assert "have fewer than 5 runs, of which no step is told" in out
+    assert "have fewer than 5 runs, too few for a change point" in out
     code, _, err = cudareduce("history", "show", "nobody", "--from", folder)
     assert code == 2
     assert f"it has: {KERNEL}" in err
@@ -280,7 +279,7 @@ def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> N
     assert (series.cards, series.left_out, len(series.points)) == (2, 0, 24)
     assert series.points[0].us == pytest.approx(44, rel=0.02)
     out = cudareduce("history", "show", KERNEL, "--from", folder)[1]
-    assert "2 cards: times as on the last one, by what a read-only kernel reaches" in out
+    assert "2 cards: times scaled to the last by the ceilings of a read-only kernel" in out
     filled(folder, *(made(day, 1.16, device=slow, ceiling=4194.3 / 1.1, code="c")
                      for day in range(24, 28)))  # fmt: skip
     assert cudareduce(*ask)[0] == 1
@@ -305,6 +304,6 @@ def test_one_run_is_a_picture_too(cudareduce: Call, folder: Path) -> None:
     filled(folder, made(0, 1.0))
     code, out, _ = cudareduce("history", "show", "reduce_v7*", "--from", folder)
     assert code == 0
-    assert "no step" in out
+    assert "no change point" in out
     code, out, _ = cudareduce("history", "show", KERNEL, "--n", "2^20", "--from", folder)
     assert code == 2

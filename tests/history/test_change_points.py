@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 import pytest
 
-from cudareduce.history.steps import steps
+from cudareduce.history.series import change_points
 from tests.gate.change_points import FLAT, SLOWER, WAYS, share
 
 
@@ -25,22 +25,22 @@ def test_what_became_slower_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("count", range(8))
 def test_few_runs_or_none(count: int) -> None:
-    assert steps([log(40.0)] * count) == []
+    assert change_points([log(40.0)] * count) == []
 
 
 def test_a_step_without_any_noise() -> None:
-    assert steps([0.0] * 10 + [0.03] * 2) == [10]
-    assert steps([0.0] * 10 + [0.03] + [0.0] * 10) == []
-    assert steps([0.0] * 10 + [0.03]) == []
-    assert steps([0.0] * 5 + [0.05] * 5 + [0.0] * 5) == [5, 10]
-    assert steps([0.0] * 20 + [0.05] * 2 + [0.0] * 20) == []
+    assert change_points([0.0] * 10 + [0.03] * 2) == [10]
+    assert change_points([0.0] * 10 + [0.03] + [0.0] * 10) == []
+    assert change_points([0.0] * 10 + [0.03]) == []
+    assert change_points([0.0] * 5 + [0.05] * 5 + [0.0] * 5) == [5, 10]
+    assert change_points([0.0] * 20 + [0.05] * 2 + [0.0] * 20) == []
 
 
 def test_the_way_back_is_a_step_too() -> None:
     rng = np.random.default_rng(1)
     logs = rng.normal(0, 0.003, 60)
     logs[20:40] += 0.05
-    assert steps(list(logs)) == [20, 40]
+    assert change_points(list(logs)) == [20, 40]
 
 
 def test_other_ways_agree_on_what_is_plain() -> None:
