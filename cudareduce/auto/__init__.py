@@ -1,1 +1,1 @@
-"""Which kernel, in which launch shape, for which problem: what `auto` stands for."""
+"""The kernel and launch shape of `auto`, for each problem and GPU."""

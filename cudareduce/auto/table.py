@@ -1,8 +1,8 @@
-"""Tables: what `tune` found fastest on a GPU, kept as JSON in the user's data folder, or shipped.
+"""Tables of the fastest launches on a GPU: JSON files, shipped or written by `tune`.
 
-A table holds for GPUs that are alike in what decides how fast a reduction is; the driver is no part
-of that. An entry holds for the kernel's text that was measured, and for sizes near its own; for
-rows only where they lie alike to wide loads.
+A table applies to GPUs that agree in name, compute capability, SM count, L2 and memory. An entry
+applies to sizes near its own, and to rows only if they are aligned alike. An entry of `tune` is
+dropped once the source of its kernel has changed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from math import inf, log2
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from cudareduce.auto.facts import Pick
-from cudareduce.auto.rows import packing
+from cudareduce.auto.rule import Pick, packing
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
@@ -29,21 +28,21 @@ from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.problem.sizes import counted
 from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
 
-#: Raised when a reader of the old one would misread a table.
+#: Incremented when an older reader would misread a table.
 SCHEMA = 1
-#: What GPUs of one table have in common.
+#: The fields of a device in which GPUs of one table agree.
 _ALIKE = ("name", "cc", "sm_count", "l2_bytes", "memory_clock_khz", "bus_bits")
-#: As on the command line.
+#: The upper limit of --items.
 _MOST_ITEMS = 2**16
-#: An entry speaks for sizes and numbers of rows up to so many times its own, or a part of it.
+#: An entry applies to sizes and numbers of rows within this factor.
 _NEAR = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What was fastest for `rows` rows of `n` elements: threads a block, elements a thread and the
-    rule for the grid, of the kernel whose text has this hash. `fixed`: among those that add floats
-    in a fixed order. `time_us` with its 95 % interval is what it took when it was `measured`."""
+    """The fastest launch for `rows` rows of `n` elements. `fixed`: among kernels with a fixed
+    summation order. A shipped entry has no `source_sha`, which identifies the source of the kernel,
+    and may have no `time_us` with its 95 % interval."""
 
     op: str
     dtype: str
@@ -55,25 +54,25 @@ class Entry:
     block: int
     items: int
     grid: str
-    source_sha: str
-    time_us: float
+    source_sha: str = ""
+    time_us: float | None = None
     time_us_low: float | None = None
     time_us_high: float | None = None
     measured: str = ""
 
     @property
     def problem(self) -> tuple[object, ...]:
-        """What it is the answer to: a table holds one entry for each."""
+        """The problem; a table has one entry per problem."""
         return self.op, self.dtype, self.acc, self.n, self.rows, self.fixed
 
     @property
     def pick(self) -> Pick:
-        """What it says to take."""
+        """The launch."""
         return Pick(self.kernel, self.block, self.items, cast(Grid, self.grid))
 
     def distance(self, reduction: Reduction, n: int, rows: int) -> float:
-        """How far a problem is from this one: 0 is itself; infinite where this says nothing of it.
-        Another operator counts as near if it is as wide and no less than that of its kind."""
+        """Distance of a problem in powers of two; infinite if the entry does not apply. Another
+        operator of the same kind and width is further away than the same one."""
         if (self.rows == 1) != (rows == 1) or not (n and rows and self.n and self.rows):
             return inf
         steps = max(abs(log2(n / self.n)), abs(log2(rows / self.rows)))
@@ -87,14 +86,13 @@ class Entry:
         return packing(n * self.reduction.dtype.size)
 
     def is_of(self, reduction: Reduction) -> bool:
-        """Whether it was measured with this very operator on these types."""
+        """Whether the entry is for this operator and these types."""
         own = reduction.op.name, reduction.dtype.name, reduction.acc.name
         return own == (self.op, self.dtype, self.acc)
 
     @property
     def reduction(self) -> Reduction:
-        """What was computed; names that are not known are a KeyError, and what makes no sense is a
-        UsageError."""
+        """The reduction. Raises KeyError for unknown names, UsageError if invalid."""
         natural = reduction_of(self.op, self.dtype)
         if natural.acc.name == self.acc:
             return natural
@@ -102,32 +100,57 @@ class Entry:
 
 
 def _kind(reduction: Reduction) -> tuple[object, ...]:
-    """What reductions have in common that cost alike."""
+    """Properties that reductions of equal cost share."""
     op = reduction.op
     return reduction.dtype.size, reduction.acc_size, op.indexed, op.commutative, op.has_finish
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SomeSms:
+    """The launch of an array of 4-byte elements on `least_sms` SMs and more, but not on all."""
+
+    least_sms: int
+    kernel: str
+    blocks: int
+    block: int | None = None
+    items: int | None = None
+
+    @property
+    def pick(self) -> Pick:
+        """The launch."""
+        return Pick(self.kernel, self.block, self.items, blocks=self.blocks)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of one kind of GPU, with the `path` that it was read from; `left_out` is what
-    does not hold here, in a line each."""
+    """The table of one GPU model, read from `path`. `left_out` has a line for each group of entries
+    that do not apply."""
 
     path: Path
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...] = ()
+    some_sms: tuple[SomeSms, ...] = ()
+
+    def on_some_sms(self, sms: int) -> Iterator[Pick]:
+        """Launches for an array on so many SMs, best first."""
+        for launch in sorted(self.some_sms, key=lambda launch: -launch.least_sms):
+            if launch.least_sms <= sms:
+                yield launch.pick
 
     def near(self, reduction: Reduction, n: int, rows: int, *, fixed: bool) -> Iterator[Entry]:
-        """What may say something of a problem, nearest first."""
+        """The entries near a problem, nearest first. The fastest of all kernels is also the fastest
+        of those with a `fixed` order, if it is one of them: the caller checks that."""
         near = [
-            (entry.distance(reduction, n, rows), entry)
-            for entry in self.entries if entry.fixed == fixed
-        ]  # fmt: skip
-        for distance, entry in sorted(near, key=lambda one: one[0]):
+            (entry.distance(reduction, n, rows), entry.fixed != fixed, entry)
+            for entry in self.entries
+            if fixed or not entry.fixed
+        ]
+        for distance, _, entry in sorted(near, key=lambda item: item[:2]):
             if distance < inf:
                 yield entry
 
     def holding(self, kernels: Mapping[str, Kernel]) -> Table:
-        """The table without entries whose kernel has changed, or does not take what they say."""
+        """The table without entries whose kernel has changed or cannot be launched so."""
         stale = [entry for entry in self.entries if _is_stale(entry, kernels)]
         fresh = [entry for entry in self.entries if not _is_stale(entry, kernels)]
         whys = [_why_unfit(entry, kernels[entry.kernel]) for entry in fresh]
@@ -146,17 +169,17 @@ class Table:
                 f"{unfit[0]}{more}; cudareduce tune writes it anew"
             )
         sound = tuple(e for e, why in zip(fresh, whys, strict=True) if not why)
-        return Table(self.path, sound, tuple(left_out))
+        return Table(self.path, sound, tuple(left_out), self.some_sms)
 
 
 def _is_stale(entry: Entry, kernels: Mapping[str, Kernel]) -> bool:
-    """Whether the kernel that was measured is not the one that is here."""
+    """Whether the kernel of an entry has changed or is missing."""
     kernel = kernels.get(entry.kernel)
-    return kernel is None or kernel.sha != entry.source_sha
+    return kernel is None or entry.source_sha not in ("", kernel.sha)
 
 
 def _why_unfit(entry: Entry, kernel: Kernel) -> str | None:
-    """Why a kernel cannot have been launched as an entry says, in words, or None if it can."""
+    """Why the kernel cannot be launched as in the entry; None if it can."""
     reduction = entry.reduction
     if entry.grid not in kernel.grids:
         return f"takes the grid {' or '.join(kernel.grids)}, not {entry.grid}"
@@ -171,7 +194,7 @@ def _why_unfit(entry: Entry, kernel: Kernel) -> str | None:
 
 
 def file_name(info: DeviceInfo) -> str:
-    """What the table of a GPU is called, on every machine."""
+    """The file name of the table of a GPU, the same on every machine."""
     alike = json.dumps(_alike(info), sort_keys=True)
     slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")[:40]
     return f"{slug}-{hashlib.sha256(alike.encode()).hexdigest()[:8]}.json"
@@ -182,26 +205,26 @@ def _alike(info: DeviceInfo) -> dict[str, Any]:
 
 
 def user_folder() -> Path:
-    """Where tables of the user's are kept."""
+    """The folder of the user's tables."""
     import platformdirs
 
     return user_dir(platformdirs.user_data_dir) / "tables"
 
 
 def shipped_folder() -> Path:
-    """Where those are that come with the package."""
+    """The folder of the tables in the package."""
     return Path(__file__).resolve().parent / "tables"
 
 
 def tables_of(info: DeviceInfo, kernels: Mapping[str, Kernel]) -> tuple[Table, ...]:
-    """The user's table for a GPU, and the shipped one, as far as they are there and hold for these
-    kernels; one that does not load is a UsageError."""
+    """The user's table for a GPU, then the shipped one, as far as they exist and apply to these
+    kernels. Raises UsageError for one that cannot be loaded."""
     places = [folder / file_name(info) for folder in (user_folder(), shipped_folder())]
     return tuple(read_table(p).holding(kernels) for p in places if not is_missing(p))
 
 
 def read_table(path: Path) -> Table:
-    """Read a table; what is none is a UsageError that says what to do with it."""
+    """Read a table. Raises UsageError with a remedy."""
     place = ""
     try:
         with suppress(OSError):  # of which reading tells
@@ -215,27 +238,33 @@ def read_table(path: Path) -> Table:
         entries = []
         for number, values in enumerate(data["entries"], 1):
             place = f"entry {number}: "
-            entries.append(_checked(Entry(**_named(values))))
+            entries.append(_checked(Entry(**_named(Entry, values))))
+        place = "some_sms: "
+        launches = data.get("some_sms", [])
+        if type(launches) is not list:
+            raise Unfit("it is no list")
+        some_sms = tuple(SomeSms(**_named(SomeSms, values)) for values in launches)
     except (Unfit, UsageError) as error:
         why = f"{place}{error}".removesuffix("; make it again")
         raise UsageError(
             f"{path} is no table of cudareduce tune: {why}; delete it, and tune again"
         ) from None
-    return Table(path, tuple(entries))
+    return Table(path, tuple(entries), some_sms=some_sms)
 
 
-def _named(values: Any) -> dict[str, Any]:
-    return dict(zip(Entry.__dataclass_fields__, values_of(Entry, values), strict=True))
+def _named(kind: type[Entry | SomeSms], values: Any) -> dict[str, Any]:
+    return dict(zip(kind.__dataclass_fields__, values_of(kind, values), strict=True))
 
 
 def _checked(entry: Entry) -> Entry:
-    """The entry, if it can be one."""
+    """The entry, after checking its values."""
     try:
         _ = entry.reduction
     except (KeyError, UsageError):
         raise Unfit(f"there is no {entry.op} of {entry.dtype} in {entry.acc}") from None
     for name in ("n", "rows", "block", "items", "time_us"):
-        if getattr(entry, name) <= 0:
+        value = getattr(entry, name)
+        if value is not None and value <= 0:
             raise Unfit(f"{name} is not above 0")
     if entry.items > _MOST_ITEMS:  # a block would never come to an end of them
         raise Unfit(f"items is above {_MOST_ITEMS}")
@@ -247,9 +276,9 @@ def _checked(entry: Entry) -> Entry:
 def write_table(
     folder: Path, info: DeviceInfo, entries: Sequence[Entry], kernels: Mapping[str, Kernel]
 ) -> Path | None:
-    """Put entries into the table of a GPU, in the place of those for the same problems, and leave
-    out what no longer holds for these kernels; where it is, None where nothing has changed. What
-    cannot be written is a UsageError, and so is a table there that does not load."""
+    """Add entries to the table of a GPU, replacing those for the same problems and dropping those
+    that no longer apply. Returns the file, None if nothing changed. Raises UsageError if the table
+    cannot be read or written."""
     path = folder / file_name(info)
     before = Table(path, ()) if is_missing(path) else read_table(path).holding(kernels)
     if not entries and not before.left_out:
@@ -257,16 +286,26 @@ def write_table(
     if not folder.is_absolute():  # where there is no home
         raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
     kept = {entry.problem: entry for entry in (*before.entries, *entries)}
-    whole = {
-        "schema": SCHEMA, "device": _alike(info),
-        "entries": [asdict(entry) for entry in sorted(kept.values(), key=_order)],
-    }  # fmt: skip
+    lines = [
+        json.dumps(_given(entry), allow_nan=False) for entry in sorted(kept.values(), key=_order)
+    ]
+    head = {
+        "schema": SCHEMA,
+        "device": _alike(info),
+        "some_sms": [_given(launch) for launch in before.some_sms],
+    }
+    text = json.dumps(head)[:-1] + ', "entries": [\n' + ",\n".join(lines) + "\n]}\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
-    write_text(path, json.dumps(whole, indent=1, allow_nan=False) + "\n")
+    write_text(path, text)
     return path
+
+
+def _given(value: Entry | SomeSms) -> dict[str, Any]:
+    """The fields that are set."""
+    return {name: found for name, found in asdict(value).items() if found not in (None, "")}
 
 
 def _order(entry: Entry) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from cudareduce.auto.choose import Chooser
-from cudareduce.auto.facts import Facts
+from cudareduce.auto.rule import Facts
 from cudareduce.auto.table import Table, tables_of
 from cudareduce.backend import Backend
 from cudareduce.bench.session import Session

@@ -149,9 +149,10 @@ class Kernel:
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """The rules for the grid that it takes: blocks that fill a device go on from tile to tile,
-        and so may be any number."""
+        """The grid rules that the kernel takes: blocks that stride over tiles may be any number."""
         striding: tuple[Grid, ...] = ("fill", "per_sm", "cover")
+        if self.grid == "fill_by_row":
+            return ("fill_by_row", "cover")
         return striding if self.grid in striding[:2] else (self.grid,)
 
     def items_of(self, size: int) -> int:

@@ -1,16 +1,23 @@
-"""The search on one problem: a race, then the best few and what there was before, in the rounds of
-`bench`, verified as there."""
+"""Searches the fastest launch shape of a problem: successive halving, then fresh contexts.
+
+All candidates are measured in the same rounds; the slower half is dropped, and the rounds double.
+One CUDA context favours some buffers by 2 % on an H200, so this only selects finalists,
+which are then verified and timed as in `bench`, next to the current choice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from statistics import median
 
 from cudareduce.auto.choose import Chooser
+from cudareduce.auto.rule import Facts
 from cudareduce.auto.table import Entry, Table
-from cudareduce.backend import TimedBackend
+from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.cases import facts_of
 from cudareduce.bench.memory import why_too_large
@@ -19,38 +26,263 @@ from cudareduce.bench.runner import measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
-from cudareduce.errors import OutOfMemory
-from cudareduce.intervals import MIN_ROUNDS, interval, paired
+from cudareduce.errors import BuildError, CudareduceError, OutOfMemory, UsageError
+from cudareduce.intervals import MIN_ROUNDS, interval, known, paired
+from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
+from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
+from cudareduce.problem.operators import Reduction
 from cudareduce.problem.sizes import counted
+from cudareduce.progress import Progress
 from cudareduce.results.record import Record
-from cudareduce.tune.candidates import candidates, case_of, own_case
-from cudareduce.tune.heats import Heats, Problem, heats
-from cudareduce.tune.race import race
+from cudareduce.timing.rounds import Context, new_context, warm_up
+from cudareduce.timing.sampling import COLD, sampler
+from cudareduce.timing.timer import DeviceTimer
+from cudareduce.verify.result_monitor import TimedData
 
-#: How many of a race are measured in fresh contexts.
+#: Block sizes to try in addition to the default one; smaller ones need too many blocks per SM.
+_BLOCKS = (256, 512, 1024)
+#: Items per thread to try, as multiples of the default.
+_SHARES = (0.25, 0.5, 1, 2)
+#: Families of kernels to try for `auto`: for arrays those of one launch, and for rows.
+_OF_ARRAYS, _OF_ROWS = ("limit",), ("limit", "rows", "warp")
+
+
+def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[Kernel]:
+    """The kernels that kernel names, families, patterns and `auto` stand for; no names mean `auto`.
+    Raises UsageError for an unknown or external one."""
+    automatic = _OF_ARRAYS if rows == 1 else _OF_ROWS
+    found: dict[str, Kernel] = {}
+    for name in names or (AUTO,):
+        kernels = [k for k in registry.kernels.values() if k.family == name]
+        if name in (AUTO, AUTO_FIXED):
+            kernels = [
+                k for k in registry.kernels.values()
+                if k.family in automatic and not (rows == 1 and k.relaunches)
+            ]  # fmt: skip
+        for kernel in kernels or [choice.kernel for choice in registry.choose([name])]:
+            found[kernel.id] = kernel
+    foreign = next((kernel for kernel in found.values() if kernel.id not in registry.kernels), None)
+    if foreign is not None:
+        raise UsageError(
+            f"tune takes the kernels of the package only: bench {foreign.path} with --block and "
+            "--items"
+        )
+    return list(found.values())
+
+
+def case_of(
+    kernel: Kernel, reduction: Reduction, block: int, items: int, grid: Grid | None = None
+) -> Case:
+    """A kernel in a launch shape, with a name that states both."""
+    kernel = replace(kernel, grid=grid or kernel.grid)
+    shape = f"{kernel.id}, {block} x {items} {kernel.grid}"
+    return Case(kernel, reduction, block, items, name=shape)
+
+
+def own_case(kernel: Kernel, reduction: Reduction) -> Case:
+    """A kernel in its default launch shape."""
+    return case_of(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
+
+
+def candidates(
+    kernels: Iterable[Kernel], reduction: Reduction, n: int, rows: int, facts: Facts
+) -> list[Case]:
+    """Every launch shape of every kernel that takes the problem on this GPU, without duplicates."""
+    found: dict[tuple[object, ...], Case] = {}
+    for kernel in kernels:
+        if kernel.why_not(reduction) or kernel.shape(n, rows) != (n, rows) or not facts.run(kernel):
+            continue
+        for case in _shapes(kernel, reduction, rows):
+            try:
+                plan = case.plan(n, rows, facts.limits)
+            except UsageError:
+                continue
+            launched = (kernel.id, case.block, case.items, tuple(p.grid for p in plan.passes))
+            found.setdefault(launched, case)
+    return list(found.values())
+
+
+def _shapes(kernel: Kernel, reduction: Reduction, rows: int) -> Iterator[Case]:
+    """The default launch shape of a kernel, then the others."""
+    size = reduction.dtype.size
+    own = own_case(kernel, reduction)
+    yield own
+    items = dict.fromkeys(int(own.items * share) for share in _SHARES)
+    grids = kernel.grids[: 3 if rows == 1 else 2]
+    for block in (block for block in _BLOCKS if kernel.why_not_block(block) is None):
+        for count in items:
+            if count and kernel.why_not_items(count, size) is None:
+                yield from (case_of(kernel, reduction, block, count, grid) for grid in grids)
+
+
+#: Launches of a candidate in half a round: one sample of a short kernel.
+_LAUNCHES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`rows` reductions of `n` elements each."""
+
+    reduction: Reduction
+    n: int
+    rows: int
+
+
+class CandidateTimer:
+    """Times candidates, by name, in one CUDA context. `unfit` has the reasons of those that cannot
+    be compiled or launched, `wrong` of those with a wrong result."""
+
+    def __init__(
+        self, context: Context[DeviceTimer], unfit: Mapping[str, str], wrong: Mapping[str, str],
+        deadline: Deadline, progress: Progress,
+    ) -> None:  # fmt: skip
+        self._deadline, self._progress = deadline, progress
+        self.unfit, self.wrong = unfit, wrong
+        timer, launches = context.timer, context.entrants
+        costs_us = warm_up(timer, launches, deadline).costs_us if launches else {}
+        self._samplers = {
+            name: sampler(timer, COLD, run, costs_us[name], _LAUNCHES, alone=False)
+            for name, run in launches.items()
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """The candidates with right results."""
+        return list(self._samplers)
+
+    def measure(self, names: Sequence[str], rounds: int) -> dict[str, list[float | None]]:
+        """The round medians of these candidates, each round forward and backward; incomplete once
+        time is up. The GPU is warm already."""
+        found: dict[str, list[float | None]] = {}
+        for _ in range(rounds):
+            taken: dict[str, list[float]] = {name: [] for name in names}
+            for name in (*names, *reversed(names)):
+                samples, _ = self._samplers[name].passed(self._deadline)
+                taken[name] += [sample.us for sample in samples]
+                if self._deadline.passed:
+                    return found  # drop the incomplete round
+            for name, us in taken.items():
+                found.setdefault(name, []).append(median(us) if us else None)
+        self._progress.step()
+        leader = min(found, key=lambda name: median(known(found[name]) or [inf]), default="")
+        self._progress.now(f"{leader} leads {len(names)}")
+        return found
+
+
+@contextmanager
+def candidate_timer(
+    home: TimedBackend, monitor: Monitor, problem: Problem, cases: Sequence[Case],
+    deadline: Deadline, progress: Progress,
+) -> Iterator[CandidateTimer]:  # fmt: skip
+    """A timer of these cases in a new CUDA context, on random input. Raises OutOfMemory."""
+    limits, reduction = home.limits(), problem.reduction
+    plans = {case: case.plan(problem.n, problem.rows, limits) for case in cases}
+    data = TimedData("random", reduction, problem.n, problem.rows, 1, plans.values())
+    unfit: dict[str, str] = {}
+    wrong: dict[str, str] = {}
+
+    def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
+        given = backend.upload(data.elements)
+        built = build(backend, {case: [plan] for case, plan in plans.items()}, deadline=deadline)
+        launches: dict[str, Launch] = {}
+        for case, plan in plans.items():
+            name, made = case.name or case.kernel.id, built.get(case)
+            try:
+                if made is None or isinstance(made, BuildError):
+                    raise made or BuildError("there was no time to compile it")
+                bound = Bound(backend, plan, made, given)
+                why = _why_wrong(bound, data)
+            except OutOfMemory:
+                raise
+            except CudareduceError as error:  # more registers or shared memory than an SM has
+                unfit[name] = str(error).splitlines()[0]
+                continue
+            if why:
+                wrong[name] = why
+            else:
+                launches[name] = bound.run
+        _ = timer.displace  # allocates
+        return launches
+
+    with new_context(home, monitor, set_up) as context:
+        yield CandidateTimer(context, unfit, wrong, deadline, progress)
+
+
+def _why_wrong(bound: Bound, data: TimedData) -> str | None:
+    """What is wrong with the result of one launch on poisoned memory; None if it is right."""
+    bound.poison()
+    bound.run()
+    verdict = data.judged(bound.plan, bound.answers(), 0)
+    damage = bound.damage()
+    if damage or verdict is None or verdict.outcome != "fail":
+        return damage
+    return verdict.reason
+
+
+#: The most rounds between two halvings.
+_MOST_ROUNDS = 4
+#: How much faster a kernel can be in one context than in another: 2.1 % on an H200.
+_FAVOUR = 1.02
+#: Returns the medians of so many rounds of these candidates. None is a round lost to a slow host, a
+#: missing candidate could not be measured, and no candidates at all mean that time is up.
+MeasureRounds = Callable[[Sequence[str], int], Mapping[str, Sequence[float | None]]]
+
+
+def successive_halving(names: Sequence[str], measure: MeasureRounds, finalists: int) -> list[str]:
+    """The `finalists` fastest candidates, fastest first; fewer if the others are clearly slower or
+    could not be measured."""
+    alive, rounds, cut = list(names), 1, False
+    taken: dict[str, list[float | None]] = {name: [] for name in names}
+    while len(alive) > finalists:
+        found = measure(alive, rounds)
+        if not found:
+            cut = True
+            break
+        for name, by_round in found.items():
+            taken[name] += by_round
+        alive = _survivors([name for name in alive if name in found], taken, finalists)
+        rounds = min(2 * rounds, _MOST_ROUNDS)
+    return [name for name in alive if known(taken[name])][:finalists] if cut else alive[:finalists]
+
+
+def _survivors(
+    alive: Sequence[str], taken: Mapping[str, Sequence[float | None]], finalists: int
+) -> list[str]:
+    """The faster half without those clearly slower than the fastest; fastest first."""
+    medians = {name: median(known(taken[name])) for name in alive if known(taken[name])}
+    ranked = sorted(medians, key=lambda name: medians[name])
+    half = ranked[: max(finalists, -(-len(alive) // 2))]
+    return [name for name in half if not _clearly_slower(taken[name], taken[ranked[0]])]
+
+
+def _clearly_slower(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    """Whether the interval of the ratio per round exceeds what a context can favour."""
+    ratios = interval(paired(one, other))
+    return ratios is not None and ratios[0] > _FAVOUR
+
+
+#: How many candidates are measured in fresh contexts.
 _FINALISTS = 4
-#: Heats that a race has, for the display of its progress.
-_HEATS = 8
-#: The rounds of the measurement that decides.
+#: The number of halvings, for the progress bar.
+_HALVINGS = 8
+#: Rounds of the final measurement.
 _ROUNDS = 9
-#: Elements a second of which an input and its answer are made, and how many a problem takes: one to
-#: race on, one to be timed.
+#: Elements per second at which inputs and reference results are made, and inputs per problem.
 _MADE_PER_S, _INPUTS = 1.5e8, 2
-#: Rounds of identical kernels differ by so much (an H200, results/nvidia-h200/selftest.json).
+#: How much rounds of identical kernels differ (H200, results/nvidia-h200/selftest.json).
 _NOISE = 0.003
-#: The share of the time for a problem that its race may take.
+#: The share of a problem's time for successive halving.
 _RACING = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was found for `auto`, `auto:fixed` or a kernel, by its `name`: the fastest, with its
-    record, that of what there was before, and how many times as fast it is, with a 95 %
-    interval."""
+    """The fastest case for `auto`, `auto:fixed` or a kernel (`name`), its record, the record of the
+    choice before, and the speedup over that with a 95 % interval."""
 
     name: str
     best: Case
@@ -62,15 +294,14 @@ class Outcome:
 
     @property
     def gains(self) -> bool:
-        """Whether it is another than there was before, and so faster beyond the noise."""
+        """Whether the choice has changed: it is faster beyond the noise."""
         return self.record != self.against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The outcomes for one problem, none where there was no time; the records they rest on; why
-    shapes were left out, by their names, and of those whose answers are wrong the reasons. `why` is
-    why there is no outcome; `refused`: no kernel takes the problem."""
+    """The outcomes for one problem with their records, the reasons of candidates that are unfit or
+    wrong, and `why` there is no outcome; `refused` if no kernel takes the problem."""
 
     problem: Problem
     outcomes: tuple[Outcome, ...] = ()
@@ -84,7 +315,7 @@ class Found:
 
 
 class Search:
-    """Searches the launch shapes of some kernels on an opened GPU."""
+    """Searches the launch shapes of kernels on an open GPU."""
 
     def __init__(
         self, backend: TimedBackend, spec: BackendSpec, registry: Registry,
@@ -97,8 +328,7 @@ class Search:
     def compile(
         self, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
     ) -> None:
-        """Compile whatever will be tried, so that no problem pays for it in its share of the
-        time."""
+        """Compile all candidates first, so that the time of no problem is spent on it."""
         plans: dict[Case, list[Plan]] = {}
         for problem in problems:
             for case in self._candidates(kernels, problem):
@@ -115,7 +345,7 @@ class Search:
         return candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
 
     def fastest(self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline) -> Found:
-        """What is fastest for a problem; Ctrl-C ends it with what there is."""
+        """The fastest cases for a problem; after Ctrl-C what was measured so far."""
         cases = self._candidates(kernels, problem)
         nbytes = problem.n * problem.rows * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
@@ -127,27 +357,27 @@ class Search:
         seeded = self._seeded(kernels, problem)
         try:
             with (
-                self._phase(_title(problem), _HEATS) as progress,
-                heats(
+                self._phase(_title(problem), _HALVINGS) as progress,
+                candidate_timer(
                     self._backend, self._monitor, problem, cases,
                     Deadline(_RACING * deadline.left_s), progress,
                 ) as running,
             ):  # fmt: skip
-                finalists = self._raced(running, cases)
+                finalists = self._halved(running, cases)
         except KeyboardInterrupt:
             return Found(problem=problem, tried=len(cases), interrupted=True)
         except OutOfMemory as error:
             return Found(problem=problem, tried=len(cases), why=str(error))
         if not finalists:
-            why = f"--max-time leaves no time to race its {counted(len(cases), 'launch shape')}"
+            why = f"--max-time leaves no time for its {counted(len(cases), 'launch shape')}"
             return Found(problem=problem, unfit=running.unfit, wrong=running.wrong, why=why)
         whole = {case.name: case for case in (*seeded.values(), *finalists)}
         found = self._measured(list(whole.values()), seeded, problem, deadline)
         return replace(found, unfit=running.unfit, wrong=running.wrong, tried=len(cases))
 
     def _seeded(self, kernels: Sequence[Kernel], problem: Problem) -> dict[str, Case]:
-        """What is measured whoever wins: where a single kernel was named its own shape, and what
-        `auto` takes now, under its names."""
+        """The cases to compare with: the current choices of `auto`, and the default shape of a
+        kernel that was named alone."""
         registry = self._registry.kernels
         found = {k.id: own_case(k, problem.reduction) for k in kernels[: len(kernels) == 1]}
         for name in (AUTO, AUTO_FIXED):
@@ -159,20 +389,20 @@ class Search:
                 found[name] = case_of(kernel, problem.reduction, *shape)
         return found
 
-    def _raced(self, running: Heats, cases: Sequence[Case]) -> list[Case]:
-        """The fastest of a race, and of another among those of a fixed order that it has left."""
+    def _halved(self, running: CandidateTimer, cases: Sequence[Case]) -> list[Case]:
+        """The finalists, with some of a fixed summation order among them."""
         by_name = {case.name: case for case in cases}
-        best = race(running.names, running.heat, _FINALISTS)
+        best = successive_halving(running.names, running.measure, _FINALISTS)
         if all(_varies(by_name[name]) for name in best):
             fixed = [name for name in running.names if not _varies(by_name[name])]
-            best += race(fixed, running.heat, _FINALISTS // 2)
+            best += successive_halving(fixed, running.measure, _FINALISTS // 2)
         return [by_name[name] for name in best]
 
     def _measured(
         self, cases: Sequence[Case], seeded: Mapping[str, Case], problem: Problem,
         deadline: Deadline,
     ) -> Found:  # fmt: skip
-        """All of these in the same rounds, verified; the fastest against what there was before."""
+        """Verify and time these cases in the same rounds; compare the fastest with those before."""
         settings = Settings(
             reductions=(problem.reduction,), sizes=(problem.n,), rows=problem.rows, rounds=_ROUNDS,
             deadline=deadline,
@@ -208,8 +438,8 @@ def _varies(case: Case) -> bool:
 def _outcome(
     name: str, before: Case, cases: Sequence[Case], timed: Mapping[str | None, Record]
 ) -> Outcome | None:
-    """The fastest that may be taken under a name: what there was before, unless another is faster
-    beyond the noise. None if it is not known how fast that was."""
+    """The fastest case allowed under a name: the one before, unless another is faster beyond the
+    noise. None if the one before has no time."""
     allowed = [case for case in cases if case.name in timed and _may_be(name, case)]
     if before.name not in timed:
         return None
@@ -225,22 +455,22 @@ def _outcome(
 
 
 def _may_be(name: str, case: Case) -> bool:
-    """Whether a case may be taken under a name: that of a kernel is its own."""
+    """Whether a case may be chosen under a name, `auto`, `auto:fixed` or its own kernel."""
     if name in (AUTO, AUTO_FIXED):
         return not (name == AUTO_FIXED and _varies(case))
     return case.kernel.id == name
 
 
 def faster(one: Record, other: Record) -> bool:
-    """Whether it was faster in every round, and by more than rounds differ. An interval of 95 %
-    would not do for the best of several: of seven equals the best is ahead of the first in all nine
-    rounds once in 85 times."""
+    """Whether it was faster in every round, and by more than rounds differ. A 95 % interval is too
+    weak for the best of several: of seven equals the best beats the first in all nine rounds once
+    in 85 times."""
     ratios = paired(other.rounds_us, one.rounds_us)
     return len(ratios) >= MIN_ROUNDS and min(ratios) > 1 and median(ratios) > 1 + _NOISE
 
 
 def entry_of(outcome: Outcome) -> Entry:
-    """What a table says of it."""
+    """The outcome as an entry of a table."""
     record, case = outcome.record, outcome.best
     return Entry(
         op=record.op, dtype=record.dtype, acc=record.acc, n=record.n, rows=record.rows,
@@ -254,13 +484,13 @@ def entry_of(outcome: Outcome) -> Entry:
 
 def _title(problem: Problem) -> str:
     rows = f" x {problem.rows} rows" if problem.rows != 1 else ""
-    return f"racing {problem.reduction.op.name} of {problem.n} {problem.reduction.dtype.name}{rows}"
+    return f"timing {problem.reduction.op.name} of {problem.n} {problem.reduction.dtype.name}{rows}"
 
 
 def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
-    """Why no kernel takes a problem; of a single one its own reason."""
+    """Why no kernel takes a problem."""
     for kernel in kernels[: len(kernels) == 1]:
         why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
         if why:
             return f"{kernel.id} {why}"
-    return "no kernel that was named takes it"
+    return "none of the named kernels takes it"

@@ -29,9 +29,15 @@ from cudareduce.library.registry import AUTO, Registry, load_registry
 from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.progress import phase, say
 from cudareduce.report.numbers import short_size
-from cudareduce.tune.candidates import case_of, kernels_named, own_case
-from cudareduce.tune.heats import Heats, Problem, heats
-from cudareduce.tune.race import race
+from cudareduce.tune.search import (
+    CandidateTimer,
+    Problem,
+    candidate_timer,
+    case_of,
+    kernels_named,
+    own_case,
+    successive_halving,
+)
 
 CELLS, UNSEEN, SEED = 200, 50, 20261122
 #: Elements in all: a problem is drawn up to this. Larger ones take longer to make than to measure.
@@ -157,21 +163,23 @@ def measured(
     rounds: dict[str, list[float | None]] = {}
 
     @contextmanager
-    def running(cases: Sequence[Case]) -> Iterator[Heats]:
+    def running(cases: Sequence[Case]) -> Iterator[CandidateTimer]:
         with (
             phase("", 0, quiet=True) as progress,
-            heats(backend, backend.monitor(), problem, cases, Deadline(), progress) as found,
+            candidate_timer(
+                backend, backend.monitor(), problem, cases, Deadline(), progress
+            ) as found,
         ):
             yield found
 
     with running([taken, *others]) as all_of_them:
-        ahead = race(all_of_them.names, all_of_them.heat, _FINALISTS)
+        ahead = successive_halving(all_of_them.names, all_of_them.measure, _FINALISTS)
         last = [case for case in (taken, *others) if case is taken or case.name in ahead]
         if cell.n * cell.rows * problem.reduction.dtype.size >= _LONG:
-            rounds |= all_of_them.heat([str(case.name) for case in last], _CONTEXTS * _ROUNDS)
+            rounds |= all_of_them.measure([str(case.name) for case in last], _CONTEXTS * _ROUNDS)
     for _ in range(0 if rounds else _CONTEXTS):
         with running(last) as few:
-            for name, us in few.heat(few.names, _ROUNDS).items():
+            for name, us in few.measure(few.names, _ROUNDS).items():
                 rounds.setdefault(name, []).extend(us)
     return regret_of(cell, str(taken.name), rounds)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.auto.facts import Facts
+from cudareduce.auto.rule import Facts
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
-from cudareduce.tune.candidates import candidates, kernels_named
+from cudareduce.tune.search import candidates, kernels_named
 from tests.simulate import H200
 
 FACTS = Facts(DEFAULT_LIMITS, H200, ())
@@ -37,7 +37,7 @@ def test_files_of_a_user_are_refused(registry: Registry, tmp_path: Path) -> None
     mine = tmp_path / "mine.cu"
     text = registry.kernels["reduce_v7_shuffle"].text
     mine.write_text(text.replace("reduce_v7_shuffle", "mine"))
-    with pytest.raises(UsageError, match="tune searches the kernels of the package"):
+    with pytest.raises(UsageError, match="tune takes the kernels of the package only"):
         kernels_named([str(mine)], registry, 1)
 
 

@@ -15,7 +15,7 @@ from cudareduce.auto.table import Entry, file_name, read_table
 from cudareduce.backend import Argument, Launch, Program, Source
 from cudareduce.errors import UsageError
 from cudareduce.machine.device import Conditions
-from cudareduce.tune.heats import Heats
+from cudareduce.tune.search import CandidateTimer
 from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
 from tests.simulate import H200
 
@@ -103,7 +103,7 @@ def test_without_a_gain_nothing_changes_and_that_is_said(
     monkeypatch.setattr(gpu, "planted", {})
     code, out, _ = cudareduce(*TUNE)
     assert code == 0
-    assert f"no gain outside the noise, and so no change: 2^12 {KERNEL}, 2^12 auto" in out
+    assert f"no gain beyond the noise, so no change: 2^12 {KERNEL}, 2^12 auto" in out
     assert not list(folder.glob("*.json"))  # or it would speak for sizes near it, too
 
 
@@ -167,10 +167,10 @@ def test_what_it_has_measured_is_no_baseline(
 def test_a_race_without_a_heat_is_no_race(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Heats, "heat", lambda self, names, rounds: {})
+    monkeypatch.setattr(CandidateTimer, "measure", lambda self, names, rounds: {})
     code, out, _ = cudareduce(*TUNE)
     assert code == 4
-    assert "2^12: --max-time leaves no time to race its" in out
+    assert "2^12: --max-time leaves no time for its" in out
     assert not list(folder.glob("*.json"))
 
 
@@ -198,15 +198,15 @@ def test_no_time_is_said_and_nothing_written(
 def test_ctrl_c_keeps_what_there_was(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heat, asked = Heats.heat, []
+    measure, asked = CandidateTimer.measure, []
 
-    def interrupted(self: Heats, names: Sequence[str], rounds: int) -> Any:
+    def interrupted(self: CandidateTimer, names: Sequence[str], rounds: int) -> Any:
         asked.append(rounds)
         if rounds == 1 and asked.count(1) == 2:
             raise KeyboardInterrupt
-        return heat(self, names, rounds)
+        return measure(self, names, rounds)
 
-    monkeypatch.setattr(Heats, "heat", interrupted)
+    monkeypatch.setattr(CandidateTimer, "measure", interrupted)
     code, out, _ = cudareduce("tune", KERNEL, "--n", "2^10,2^12", "--quiet")
     assert code == 130
     assert "2^10" in out
@@ -221,7 +221,7 @@ def test_a_table_goes_into_the_package_on_request(
     code, _, err = cudareduce(*TUNE[:-1], "--write")
     assert code == 0
     assert entries(shipped) == entries(folder)
-    assert str(shipped) in err and "What auto takes on NVIDIA H200 is in " in err
+    assert str(shipped) in err and "wrote the choices of auto on NVIDIA H200 to " in err
 
 
 def test_a_bad_table_is_said_before_anything_is_measured(

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudareduce.auto.table import file_name, read_table, shipped_folder
+from cudareduce.library.registry import Registry
 from cudareduce.machine.device import Conditions
 from cudareduce.problem.operators import OPERATORS
 from tests.fake_gpu import FakeGpu, FakeMonitor
 from tests.simulate import H200
+from tests.tune import stored_regret
 from tests.tune.regret import (
     CELLS,
     SEED,
@@ -98,3 +101,28 @@ def test_a_regret_is_measured(
     assert {tuple(line.split(",")[:4]) for line in lines} == {
         ("sum", "float32", "1048576", "1"), ("max", "int32", "3000", "40"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("card", stored_regret.CARDS)
+def test_the_shipped_tables_are_within_a_percent_on_the_stored_cells(
+    registry: Registry, card: str
+) -> None:
+    cells = stored_regret.stored_cells(card, registry, with_tables=True)
+    within = [cell for cell in cells if cell.percent is not None and cell.percent <= 1]
+    assert len(within) >= 0.95 * len(cells)
+
+
+@pytest.mark.parametrize("card", stored_regret.CARDS)
+def test_the_default_rule_is_within_a_percent_where_its_choice_was_measured(
+    registry: Registry, card: str
+) -> None:
+    cells = stored_regret.stored_cells(card, registry, with_tables=False)
+    within = [cell for cell in cells if cell.percent is not None and cell.percent <= 1]
+    assert len(within) >= 0.95 * len(cells)
+
+
+@pytest.mark.parametrize("card", stored_regret.CARDS)
+def test_every_entry_of_a_shipped_table_applies(registry: Registry, card: str) -> None:
+    device = stored_regret.device_of(card)
+    table = read_table(shipped_folder() / file_name(device)).holding(registry.kernels)
+    assert table.entries and not table.left_out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cudareduce.results.store import load
-from cudareduce.tune.race import race
+from cudareduce.tune.search import successive_halving
 from tests.conftest import ROOT
 
 
@@ -18,10 +18,10 @@ class Track:
     def __init__(self, us: Mapping[str, float], seed: int, noise: float = 0.004) -> None:
         self.us, self.noise = us, noise
         self.random = np.random.default_rng(seed)
-        self.heats: list[tuple[int, int]] = []
+        self.candidate_timer: list[tuple[int, int]] = []
 
-    def heat(self, names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
-        self.heats.append((len(names), rounds))
+    def measure(self, names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
+        self.candidate_timer.append((len(names), rounds))
         drift = np.exp(self.random.normal(0, 0.02, rounds))
         return {
             name: tuple(self.us[name] * drift * np.exp(self.random.normal(0, self.noise, rounds)))
@@ -33,15 +33,15 @@ class Track:
 def test_the_fastest_of_hundreds_is_among_the_last(seed: int) -> None:
     order = np.random.default_rng(seed).permutation(300)
     track = Track({f"{k}": 5.0 * (1 + 0.003 * place) for k, place in enumerate(order)}, seed)
-    last = race(list(track.us), track.heat, 4)
+    last = successive_halving(list(track.us), track.measure, 4)
     fastest = min(track.us, key=lambda name: track.us[name])
     assert 1 < len(last) <= 4
     assert track.us[last[0]] < 1.01 * track.us[fastest]
     assert any(track.us[name] <= 1.006 * track.us[fastest] for name in last)
-    assert sum(count * rounds for count, rounds in track.heats) < 8 * len(order)
-    counts = [count for count, _ in track.heats]
+    assert sum(count * rounds for count, rounds in track.candidate_timer) < 8 * len(order)
+    counts = [count for count, _ in track.candidate_timer]
     assert counts[0] == 300 and counts == sorted(counts, reverse=True)
-    assert [rounds for _, rounds in track.heats][:3] == [1, 2, 4]
+    assert [rounds for _, rounds in track.candidate_timer][:3] == [1, 2, 4]
 
 
 def test_shapes_whose_times_were_recorded_are_ranked_as_they_were() -> None:
@@ -52,38 +52,43 @@ def test_shapes_whose_times_were_recorded_are_ranked_as_they_were() -> None:
     }
     turn = iter(range(100))
 
-    def heat(names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
+    def measure(names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
         turns = [next(turn) for _ in range(rounds)]
         return {
             name: tuple(recorded[name][k % len(recorded[name])] for k in turns) for name in names
         }
 
     best = sorted((r.time_us, r.kernel) for r in run.records if r.time_us and r.kernel in recorded)
-    last = race(list(recorded), heat, 3)
+    last = successive_halving(list(recorded), measure, 3)
     assert len(last) > 1
     assert last == [kernel for _, kernel in best[: len(last)]]
 
 
 def test_what_is_clearly_slower_does_not_fill_the_last_places() -> None:
     track = Track({"slow": 9.0, "fast": 5.0, "slower": 12.0, "near": 5.01, "slowest": 20.0}, 1)
-    assert set(race(list(track.us), track.heat, 4)) <= {"fast", "near", "slow", "slower"}
+    assert set(successive_halving(list(track.us), track.measure, 4)) <= {
+        "fast",
+        "near",
+        "slow",
+        "slower",
+    }
     six = Track({f"{k}": 5.0 if k < 2 else 9.0 + k for k in range(64)}, 1)
-    assert set(race(list(six.us), six.heat, 4)) == {"0", "1"}
+    assert set(successive_halving(list(six.us), six.measure, 4)) == {"0", "1"}
 
 
 def test_without_time_the_order_given_stands() -> None:
-    assert race(["a", "b", "c"], lambda names, rounds: {}, 2) == []
-    assert race(["a"], lambda names, rounds: {}, 2) == ["a"]
-    assert race([], lambda names, rounds: {}, 2) == []
+    assert successive_halving(["a", "b", "c"], lambda names, rounds: {}, 2) == []
+    assert successive_halving(["a"], lambda names, rounds: {}, 2) == ["a"]
+    assert successive_halving([], lambda names, rounds: {}, 2) == []
 
 
 def test_who_loses_all_samples_leaves() -> None:
     track = Track({"a": 1.0, "b": 5.0, "c": 5.1, "d": 5.2}, 1)
 
-    def heat(names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
-        found = track.heat(names, rounds)
+    def measure(names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:
+        found = track.measure(names, rounds)
         return {name: times for name, times in found.items() if name != "a"} | (
             {"d": (None,) * rounds} if "d" in names else {}
         )
 
-    assert race(list(track.us), heat, 1) in (["b"], ["c"])
+    assert successive_halving(list(track.us), measure, 1) in (["b"], ["c"])
