@@ -157,8 +157,7 @@ def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
     """Two stored runs, as `cudareduce compare`: each item is a row with its verdict. Raises
     UsageError, and BaselineError where they are of machines that cannot be compared."""
     from cudareduce.gate.command import judged_files
-    from cudareduce.gate.exported import rows_json
-    from cudareduce.gate.judgement import exit_code, judged_sections
+    from cudareduce.gate.report import exit_code, judged_sections, rows_json
     from cudareduce.gate.request import CompareRequest
     from cudareduce.library.registry import load_registry
 

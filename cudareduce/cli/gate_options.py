@@ -43,7 +43,7 @@ class Threshold(click.ParamType[float]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """As a share."""
-        from cudareduce.gate.thresholds import parse_threshold
+        from cudareduce.gate.request import parse_threshold
 
         if isinstance(value, float):
             return value

@@ -1,37 +1,225 @@
-"""`check --compile`: what nvcc makes of every kernel, gated on machines that have no GPU."""
+"""`check --compile`: compile every kernel, compare with a baseline, report; without a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from cudareduce.compiled.compare import Side, UnitRow, compare_units
-from cudareduce.compiled.sides import (
-    Tools,
-    compiled_side,
-    find_tools,
-    moved,
-    publish_rows,
-    with_traffic,
+from cudareduce.backends import default_cache, why_unusable
+from cudareduce.compiled.compare import VERDICTS, Side, UnitRow, compare_units, resources_text
+from cudareduce.compiled.compile import (
+    Job,
+    Nvcc,
+    compile_all,
+    find_nvcc,
+    jobs,
+    left_out,
+    main_reduction,
+    sample_of,
 )
-from cudareduce.compiled.store import CompiledSet, load, to_json
-from cudareduce.compiled.units import jobs, left_out, sample_of
+from cudareduce.compiled.machine_code import Disassembler, find_disassembler
+from cudareduce.compiled.store import CompiledSet, Failed, Unit, load, to_json, unit_values
+from cudareduce.compiled.traffic import count_traffic
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.library.registry import Choice, asked_for, load_registry
+from cudareduce.launch.case import Case
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Choice, Registry, asked_for, load_registry
 from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.progress import say
-from cudareduce.report.publish import Outputs
+from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
+from cudareduce.report.markdown import to_markdown
+from cudareduce.report.publish import Outputs, publish
+from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
 from cudareduce.results.store import check_writable, is_missing, write_text
 
-#: Turing to Blackwell: the oldest that CUDA 13 compiles for, and the newest of each kind.
+_NO_DISASSEMBLER = (
+    "Machine code is not read, for want of cuobjdump: pip install 'cudareduce[compile]'"
+)
+#: Verdicts after which memory traffic may differ.
+_MOVED = ("BROKEN", "WORSE", "UNCERTAIN", "CHANGED", "BETTER")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The compiler, and the disassembler if there is one."""
+
+    nvcc: Nvcc
+    disassembler: Disassembler | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note if there is no disassembler."""
+        return () if self.disassembler else (_NO_DISASSEMBLER,)
+
+
+def find_tools(nvcc: str | None = None) -> Tools:
+    """The nvcc of this version, else the first found. Raises EnvironmentProblem without one."""
+    return Tools(find_nvcc(nvcc), find_disassembler())
+
+
+def compiled_side(todo: Sequence[Job], tools: Tools, quiet: bool) -> Side:
+    """Compile these jobs. Raises EnvironmentProblem."""
+    made = compile_all(todo, tools.nvcc, tools.disassembler, quiet)
+    return Side(units=made.units, broken=made.broken, failed=made.failed)
+
+
+def moved(rows: Sequence[UnitRow]) -> set[str]:
+    """The kernels that compile and whose machine code has changed."""
+    return {
+        row.unit.kernel for row in rows
+        if row.verdict in _MOVED and not isinstance(row.new, Failed)
+    }  # fmt: skip
+
+
+def with_traffic(
+    side: Side, kernels: Sequence[Kernel], which: Collection[str], quiet: bool
+) -> tuple[Side, tuple[str, ...]]:
+    """The side with the memory traffic of its kernels named in `which`, and notes on those that
+    could not be counted."""
+    cases = [
+        Case(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
+        for kernel in dict.fromkeys(kernels)
+        if kernel.id in which and (reduction := main_reduction(kernel))
+    ]
+    if not cases:
+        return side, ()
+    cache = default_cache()
+    try:
+        counted = count_traffic(cases, None if why_unusable(cache) else cache, quiet)
+    except EnvironmentProblem as error:
+        return side, (f"What kernels ask of memory is not counted: {error}",)
+    return replace(side, traffic=counted.traffic), counted.notes
+
+
+def publish_rows(
+    rows: Sequence[UnitRow], title: str, notes: Sequence[str], outputs: Outputs, registry: Registry,
+    *, allow_gone: bool,
+) -> set[int]:  # fmt: skip
+    """Print and write a comparison; returns its exit codes."""
+    section = compiled_section(rows, title, notes)
+    told = compiled_findings(rows, allow_gone=allow_gone)
+    publish(
+        outputs, [section],
+        {"junit": lambda: junit(told, "cudareduce"),
+         "comment": lambda: comment_of(to_markdown([section])),
+         "benchmark_json": lambda: "[]\n"},  # nothing was timed
+        printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
+        commands=tell_ci(told, [section], registry.place),
+    )  # fmt: skip
+    return exit_codes(rows, allow_gone=allow_gone)
+
+
+def exit_codes(rows: Sequence[UnitRow], *, allow_gone: bool) -> set[int]:
+    """2 for a kernel that does not compile, 1 for a failing row."""
+    codes = {2} if any(isinstance(row.new, Failed) for row in rows) else set()
+    return codes | ({1} if any(fails(row, allow_gone=allow_gone) for row in rows) else set())
+
+
+#: Verdicts that are not in the table.
+_QUIET = ("SAME", "UNCERTAIN")
+
+
+def fails(row: UnitRow, *, allow_gone: bool) -> bool:
+    """Whether a row makes the check fail."""
+    return row.verdict in ("BROKEN", "WORSE") or (row.verdict == "GONE" and not allow_gone)
+
+
+def compiled_section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Section:
+    """The table of rows that are not SAME, worst first, one line per kernel and cause."""
+    counts = Counter(row.verdict for row in rows)
+    told = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    table, reasons = [], []
+    for group in _stories([row for row in rows if row.verdict not in _QUIET]):
+        first, what = group[0], _what(group)
+        units = [row.unit for row in group if isinstance(row.unit, Unit)]
+        most = max((unit.resources for unit in units), key=lambda r: r.registers, default=None)
+        table.append((first.verdict, first.unit.kernel, what, resources_text(most)))
+        if first.text:
+            reasons.append(f"{first.verdict}: {first.unit.kernel}{_where(group)}: {first.text}")
+    header = ("verdict", "kernel", "what", "takes at most")
+    summary = f"{len(rows)} compared: {told or 'nothing'}"
+    return Section(title, header, tuple(table), (summary, *reasons, *notes), 4)
+
+
+def compiled_findings(rows: Sequence[UnitRow], *, allow_gone: bool) -> list[Finding]:
+    """One finding per unit; one for all units of a kernel that does not compile."""
+    failed = [row for row in rows if isinstance(row.unit, Failed)]
+    others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
+    return [
+        Finding(
+            row.unit.kernel, _what(group), row.verdict, row.text or "as it was",
+            "failed" if fails(row, allow_gone=allow_gone)
+            else "skipped" if row.verdict in ("GONE", "UNCERTAIN") else "passed",
+        )
+        for group in [*_stories(failed), *others] for row in group[:1]
+    ]  # fmt: skip
+
+
+def compiled_values(rows: Sequence[UnitRow]) -> list[dict[str, Any]]:
+    """Units with verdicts as JSON values: `causes` of the verdict, `reasons` all differences."""
+    return [
+        unit_values(row.unit)
+        | {"verdict": row.verdict, "causes": list(row.causes),
+           "reasons": [*row.causes, *row.reasons]}
+        for row in rows
+    ]  # fmt: skip
+
+
+def compiled_words(rows: Sequence[UnitRow]) -> dict[str, list[str]]:
+    """The differences in the worst unit of each kernel."""
+    told = [group[0] for group in _stories([row for row in rows if row.text])]
+    return {row.unit.kernel: [row.text] for row in reversed(told)}
+
+
+def _stories(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
+    """Rows grouped by verdict, kernel and causes; worst first."""
+    stories: dict[tuple[object, ...], list[UnitRow]] = {}
+    for row in _worst_first(rows):
+        why = row.names or (row.causes if isinstance(row.unit, Failed) else ())
+        stories.setdefault((row.verdict, row.unit.kernel, why), []).append(row)
+    return list(stories.values())
+
+
+def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
+    return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
+
+
+def _what(rows: Sequence[UnitRow]) -> str:
+    """What a group of rows is about; a stage is named if it is the only one."""
+    return "; ".join(_parts(rows))
+
+
+def _parts(rows: Sequence[UnitRow]) -> Iterator[str]:
+    kinds = dict.fromkeys((row.unit.op, row.unit.dtype) for row in rows)
+    (op, dtype), *others = kinds
+    stages = {row.unit.stage for row in rows} - {"only"}
+    stage = f" {stages.pop()}" if len(stages) == 1 else ""
+    mine = [row.unit.arch for row in rows if (row.unit.op, row.unit.dtype) == (op, dtype)]
+    yield f"{op} {dtype}{stage} sm_{','.join(map(str, dict.fromkeys(mine)))}"
+    if others:
+        yield f"{len(others)} more" if len(others) > 1 else " ".join(others[0])
+
+
+def _where(rows: Sequence[UnitRow]) -> str:
+    """The unit that figures are of, if those of the others differ."""
+    unit = rows[0].unit
+    if len({row.text for row in rows}) == 1:
+        return ""
+    return f", {unit.op} {unit.dtype} on sm_{unit.arch}"
+
+
+#: Turing to Blackwell: the oldest that CUDA 13 supports, and the newest of each generation.
 ARCHITECTURES = (75, 80, 90, 100, 120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """What `check --compile` takes; `arch` are compute capabilities without the point, None those
+    """Options of `check --compile`. `arch`: compute capabilities without the point, None for those
     of the baseline."""
 
     baseline: Path
@@ -46,8 +234,8 @@ class CompileRequest:
 
 
 def check_compiled(request: CompileRequest) -> int:
-    """Compile, compare with the baseline, hold against the rules, publish; the exit code. Raises
-    UsageError, BaselineError and, without nvcc, EnvironmentProblem."""
+    """Compile, compare with the baseline, check the rules, report; returns the exit code. Raises
+    UsageError, BaselineError, and EnvironmentProblem without nvcc."""
     stored = _stored(request)
     registry = load_registry(request.folders)
     choices = registry.choose(request.kernels)
@@ -80,7 +268,7 @@ def check_compiled(request: CompileRequest) -> int:
 
 
 def _stored(request: CompileRequest) -> CompiledSet | None:
-    """The baseline, if there is one, once it is sure that what is to be written can be."""
+    """The baseline if there is one, after checking that the outputs can be written."""
     request.outputs.check(request.baseline)
     if request.update_baseline:
         if request.kernels:
@@ -94,7 +282,7 @@ def _side_of(
     stored: CompiledSet | None, architectures: Sequence[int], names: Sequence[str],
     choices: Sequence[Choice],
 ) -> Side:  # fmt: skip
-    """What a baseline holds of what is compiled now."""
+    """The part of the baseline that is compiled now."""
     if stored is None:
         return Side(units=(), broken={})
     units = [
@@ -115,8 +303,7 @@ def _made(
 
 
 def _other_compiler(old: CompiledSet, tools: Tools) -> str | None:
-    """Why machine code says nothing of the kernels: another nvcc made it, or the same
-    differently."""
+    """Why machine code cannot be compared: another nvcc, or other flags."""
     if old.nvcc != tools.nvcc.version:
         return (
             f"The baseline is of nvcc {old.nvcc}, this is {tools.nvcc.version}: figures do not "
@@ -129,8 +316,8 @@ def _other_compiler(old: CompiledSet, tools: Tools) -> str | None:
 
 
 def _refuse_to_forget(path: Path, old: CompiledSet, compiled: Sequence[int], tools: Tools) -> None:
-    """A baseline is written whole: an architecture that --arch leaves out would go unseen, and so
-    would machine code where there is nothing to read it with."""
+    """Raise an error if a new baseline would lack an architecture or the machine code of the old
+    one."""
     left_out = [f"sm_{arch}" for arch in old.architectures if arch not in compiled]
     if left_out:
         raise UsageError(
@@ -148,8 +335,8 @@ def _update(
     request: CompileRequest, made: CompiledSet, codes: set[int], rows: Sequence[UnitRow],
     lost: bool,
 ) -> int:  # fmt: skip
-    """Write the new baseline, unless it would hold a broken rule, leave kernels out, or what they
-    ask of memory is `lost`, which is an EnvironmentProblem."""
+    """Write the new baseline, unless a rule is broken or a kernel missing. Raises
+    EnvironmentProblem if memory traffic would be `lost`."""
     path = request.baseline
     if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
         say(f"{path} is left as it was: mend what is broken first")

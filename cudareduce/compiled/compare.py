@@ -1,15 +1,204 @@
-"""Compiled kernels against those of another time or tree: one verdict for each kernel, reduction
-and architecture. Pure. UNCERTAIN is what another compiler made."""
+"""Compares compiled kernels: one verdict per kernel, reduction and architecture. No I/O.
+
+UNCERTAIN is the verdict on code of another compiler. A changed launch shape explains figures that
+follow from it: twice the items per thread need twice the loads, and fewer large blocks fit an SM.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import Literal
 
-from cudareduce.compiled.judge import Change, traffic_changes, unit_changes, verdict_of
-from cudareduce.compiled.resources import Resources
+from cudareduce.compiled.machine_code import (
+    KINDS,
+    Resources,
+    counts_of,
+    differences,
+    resident_warps,
+)
 from cudareduce.compiled.store import Failed, Key, Unit
 from cudareduce.compiled.traffic import Traffic
+
+#: `verify`: it may be faster, and wrong.
+Weight = Literal["worse", "verify", "better", "told"]
+#: A factor of two: a loop unrolled twice, a division, or added work.
+_TWICE = 2.0
+#: Resources in local memory.
+_COSTLY = ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
+#: The most opcodes that are listed.
+_TOLD_OPCODES = 5
+#: Growth beyond what loads of a few partial results explain.
+_SHARE, _GROWTH = 1.1, 1.25
+#: A block so small that only registers limit how many fit an SM.
+_SMALL_BLOCK = 64
+#: Limit of ratios if the launch shape changed.
+_RESHAPED = 1.5
+#: Limit of loads in flight then: compilers halve them on some architectures.
+_RELOADED = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure that differs, with its old and new value, and whether that is worse."""
+
+    name: str
+    text: str
+    weight: Weight
+
+
+def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
+    """The differences between two units."""
+    reshaped = (old.block, old.items) != (new.block, new.items)
+    for name in ("block", "items"):
+        yield from _changed(name, getattr(old, name), getattr(new, name), "told")
+    before, after = asdict(old.resources), asdict(new.resources)
+    for name, value in before.items():
+        costs: Weight = "worse" if after[name] > value else "better"
+        what = "named_barriers" if name == "barriers" else name
+        yield from _changed(what, value, after[name], costs if name in _COSTLY else "told")
+    yield from _warps(old, new, reshaped)
+    if old.code is not None and new.code is not None:
+        yield from _code_changes(old, new, reshaped)
+
+
+def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
+    """The change in resident warps. If the launch shape changed, only registers count: for small
+    blocks, relative to the items they hold, and if half of the warps or fewer are left."""
+    shown = [resident_warps(unit.resources, unit.block, unit.arch) for unit in (old, new)]
+    if shown[0] is None or shown[1] is None:
+        return
+    weight: Weight = "worse" if shown[1] < shown[0] else "better"
+    if reshaped:
+        plain = [replace(unit.resources, shared_bytes=0) for unit in (old, new)]
+        held = [resident_warps(used, _SMALL_BLOCK, old.arch) or 0 for used in plain]
+        growth = max(1.0, new.items / old.items)
+        weight = "worse" if held[1] * growth * _TWICE <= held[0] else "told"
+    yield from _changed("resident_warps", shown[0], shown[1], weight)
+
+
+def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
+    assert old.code is not None
+    assert new.code is not None
+    before, after = counts_of(old.code.opcodes), counts_of(new.code.opcodes)
+    more = max(1.0, new.items / old.items)
+    for kind in ("all", *KINDS):
+        was, now = before[kind], after[kind]
+        name = {"all": "instructions", "local": "local_instructions", "double":
+                "double_instructions"}.get(kind, kind)  # fmt: skip
+        if kind == "barriers" and now < was and not reshaped:
+            yield _fell(name, was, now)
+            continue
+        yield from _changed(name, was, now, _weight_of(kind, was, now, more, reshaped))
+    share = [counts["wide_loads"] / max(counts["global_loads"], 1) for counts in (before, after)]
+    lost = share[1] == 0 if reshaped else share[1] < share[0]
+    if share[1] > share[0] or (share[0] and lost and after["global_loads"]):
+        yield from _changed("share_of_wide_loads", _percent(share[0]), _percent(share[1]),
+                            "better" if share[1] > share[0] else "worse")  # fmt: skip
+    was, now = old.code.in_flight, new.code.in_flight
+    most = _RELOADED if reshaped else _TWICE
+    halved = now and now * most <= was * min(1.0, new.items / old.items)
+    weight: Weight = "worse" if halved else "better" if now >= was * _TWICE * more else "told"
+    yield from _changed("bytes_loaded_before_the_first_use", was, now, weight)
+    moved = [*differences(old.code.opcodes, new.code.opcodes)]
+    if moved:
+        rest = f" and {len(moved) - _TOLD_OPCODES} more" if len(moved) > _TOLD_OPCODES else ""
+        yield Change("opcodes", ", ".join(islice(moved, _TOLD_OPCODES)) + rest, "told")
+    elif old.code.sha != new.code.sha:
+        yield Change("operands", "the same opcodes in another order or on other operands", "told")
+
+
+def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> Weight:
+    """The meaning of a changed instruction count."""
+    match kind:
+        case "all":
+            return "worse" if now >= was * _TWICE * more else "told"
+        case "local":
+            return "worse" if now > was else "better"
+        case "conversions" if reshaped:  # one divides to count the rounds of a loop
+            return "told"
+        case "double" | "conversions":
+            return "worse" if now > was and now >= was * _TWICE * more else "told"
+        case "barriers" | "atomics":
+            return "worse" if now >= was * _TWICE * more and now >= was + 2 else "told"
+        case "fences":
+            lost, doubled = was and not now, now >= was * _TWICE * more and now >= was + 2
+            return "worse" if lost or doubled else "told"
+        case "calls":  # of what could not be put in its place: printf, an assertion, malloc
+            return "worse" if now and not was and not reshaped else "told"
+        case "sleeps":
+            return "worse" if now > was else "told"
+        case _:
+            return "told"
+
+
+def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
+    """The differences in memory traffic for the same reduction."""
+    reshaped = (old.block, old.items) != (new.block, new.items)
+    ratio = _RESHAPED if reshaped else _SHARE
+    yield from _grown("bytes_read", old.read_bytes, new.read_bytes, _SHARE)
+    for name in ("sectors_a_request", "wavefronts_an_access"):
+        yield from _grown(name, getattr(old, name), getattr(new, name), ratio)
+    if new.unfenced and not old.unfenced:
+        text = f"unfenced atomics or flags behind a store {new.unfenced}, was 0"
+        yield Change("unfenced", text, "worse")
+    if reshaped:
+        if old.fenced_blocks and not new.fenced_blocks:
+            yield from _changed("blocks_with_a_fence", old.fenced_blocks, 0, "worse")
+        return
+    counts = (
+        ("bytes_written", old.written_bytes, new.written_bytes, _GROWTH),
+        ("requests_of_warps", old.requests, new.requests, _GROWTH),
+        ("sectors", old.sectors, new.sectors, _SHARE),
+        ("accesses_to_shared_memory", old.accesses, new.accesses, _GROWTH),
+        ("wavefronts_there", old.wavefronts, new.wavefronts, _GROWTH),
+        ("atomics_of_threads", old.atomics, new.atomics, _GROWTH),
+        ("shuffles_and_votes", old.collectives, new.collectives, _TWICE),
+    )
+    for name, was, now, limit in counts:
+        yield from _grown(name, was, now, limit)
+    if new.barriers < old.barriers:
+        yield _fell("barriers_of_blocks", old.barriers, new.barriers)
+    else:
+        yield from _grown("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
+    fewer = new.fenced_blocks < old.fenced_blocks
+    weight: Weight = "worse" if fewer else "told"
+    yield from _changed("blocks_with_a_fence", old.fenced_blocks, new.fenced_blocks, weight)
+
+
+def _grown(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
+    weight: Weight = "told"
+    if now > was * limit:
+        weight = "worse"
+    elif now * limit < was:
+        weight = "better"
+    yield from _changed(name, was, now, weight)
+
+
+def _fell(name: str, was: int, now: int) -> Change:
+    """Fewer of something that a kernel may need: only `verify` can tell."""
+    text = f"{name.replace('_', ' ')} fell from {was} to {now}: run verify"
+    return Change(name, text, "verify")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> Iterator[Change]:
+    old, new = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in (was, now))
+    if old != new:
+        yield Change(name, f"{name.replace('_', ' ')} {new}, was {old}", weight)
+
+
+def verdict_of(changes: Iterable[Change]) -> str:
+    """The verdict on all changes: WORSE if one is, BETTER unless one needs verifying."""
+    weights = {change.weight for change in changes}
+    if "worse" in weights:
+        return "WORSE"
+    return "BETTER" if "better" in weights and "verify" not in weights else "CHANGED"
+
 
 #: From worst to best.
 VERDICTS = (
@@ -19,8 +208,8 @@ VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class UnitRow:
-    """One comparison: `causes` are what the verdict rests on, rules broken or figures that are
-    worse; `reasons` what differs besides."""
+    """One comparison. `causes` decide the verdict: broken rules or worse figures; `reasons` are
+    other differences."""
 
     old: Unit | None
     new: Unit | Failed | None
@@ -31,14 +220,14 @@ class UnitRow:
 
     @property
     def unit(self) -> Unit | Failed:
-        """The side that says what was compared."""
+        """The new unit if there is one, else the old one."""
         found = self.new or self.old
         assert found is not None
         return found
 
     @property
     def text(self) -> str:
-        """Causes first, set apart from what only differs."""
+        """The causes, then other differences."""
         besides = "; ".join(self.reasons)
         if not self.causes or not besides:
             return "; ".join(self.causes) or besides
@@ -47,7 +236,7 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What one tree, or one time, gave: units, and what kernels ask of memory."""
+    """The units and memory traffic of one tree, or of one baseline."""
 
     units: Sequence[Unit]
     traffic: Sequence[Traffic] = ()
@@ -56,8 +245,7 @@ class Side:
 
 
 def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> list[UnitRow]:
-    """A row for each unit on either side; `other_compiler` says why machine code of the two sides
-    cannot be compared."""
+    """A row per unit on either side; `other_compiler` is why machine code cannot be compared."""
     before = {unit.key: unit for unit in old.units}
     known = {(each.kernel, each.op, each.dtype): each for each in old.traffic}
     traffic = {
@@ -102,8 +290,7 @@ def _judged(
 
 
 def _changes(old: Unit, new: Unit, asked: Sequence[Change], other: str | None) -> list[Change]:
-    """What differs, first what is asked of memory; of the same machine code, launched the same way,
-    nothing does."""
+    """All differences, memory traffic first; none for identical code and launch."""
     if other:
         return [change for change in asked if change.weight == "worse"]
     if old.same_as(new):
@@ -112,7 +299,7 @@ def _changes(old: Unit, new: Unit, asked: Sequence[Change], other: str | None) -
 
 
 def _with_renamed(rows: Iterable[UnitRow]) -> list[UnitRow]:
-    """What is gone and there again, instruction for instruction, under another name."""
+    """Pairs of GONE and NEW units with identical code as RENAMED."""
     rows = list(rows)
     gone = {row.old.code_key: row for row in rows if row.verdict == "GONE" and row.old
             and row.old.code}  # fmt: skip
@@ -131,7 +318,7 @@ def _with_renamed(rows: Iterable[UnitRow]) -> list[UnitRow]:
 
 
 def resources_text(used: Resources | None) -> str:
-    """The figures of a unit in a few words; none of one that does not compile."""
+    """The resources of a unit in a few words."""
     if used is None:
         return ""
     spills = f", {used.spill_bytes} B spilled" if used.spill_bytes else ""

@@ -9,17 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cudareduce.compiled.opcodes import histogram_text, read_histogram
-from cudareduce.compiled.resources import Resources
-from cudareduce.compiled.sass import Code
+from cudareduce.compiled.machine_code import Code, Resources, histogram_text, read_histogram
 from cudareduce.compiled.traffic import Traffic
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.results.store import is_missing, read_json
 
 KIND = "cudareduce compile"
-#: Raised when a field changes its meaning or goes; new fields do not raise it.
+#: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 2
-#: Said of a file that --update-baseline itself cannot read either, since it compares first.
+#: Remedy for a file that --update-baseline cannot read either.
 _ANEW = "delete it, then write it anew with --update-baseline"
 _LISTS = (
     ("flags", str, "text", 0), ("architectures", int, "number", 1), ("units", dict, "unit", 1),
@@ -30,8 +28,8 @@ Key = tuple[str, str, str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One kernel, compiled for one stage of one reduction and one architecture. `code` is None
-    where there was no disassembler."""
+    """One kernel compiled for one stage of one reduction and one architecture. `code` is None
+    without a disassembler."""
 
     kernel: str
     op: str
@@ -47,25 +45,25 @@ class Unit:
 
     @property
     def key(self) -> Key:
-        """What makes two units the same thing, compiled at different times. Block and items are
-        the header's, and when they change it is this that must be compared."""
+        """Identifies a unit over time. Block and items are not part of it: their change is
+        compared."""
         return self.kernel, self.op, self.dtype, self.acc, self.stage, self.arch
 
     @property
     def code_key(self) -> tuple[object, ...]:
-        """The same for the same machine code, whatever the kernel is called."""
+        """Identifies the machine code of a unit without the name of the kernel."""
         sha = self.code.sha if self.code else self.cubin_sha
         return *self.key[1:], self.block, self.items, self.resources, sha
 
     def same_as(self, other: Unit) -> bool:
-        """Whether it is the same file of machine code, launched the same way."""
+        """Whether machine code and launch are identical."""
         mine, theirs = ((u.cubin_sha, u.block, u.items) for u in (self, other))
         return mine == theirs
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What stands in the place of a unit whose kernel does not compile; it is never stored."""
+    """Takes the place of a unit that does not compile; never stored."""
 
     kernel: str
     op: str
@@ -77,13 +75,13 @@ class Failed:
 
     @property
     def key(self) -> Key:
-        """The unit's that it would have been."""
+        """The key of the unit."""
         return self.kernel, self.op, self.dtype, self.acc, self.stage, self.arch
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledSet:
-    """What one nvcc made of all kernels."""
+    """All kernels compiled by one nvcc."""
 
     tool: Mapping[str, Any]
     nvcc: str
@@ -98,8 +96,8 @@ class CompiledSet:
 
 
 def to_json(made: CompiledSet) -> str:
-    """One unit a line, so that a diff of the file shows which kernels changed; resources that are
-    not taken are left out."""
+    """One unit per line, so that a diff shows which kernels changed; resources that are zero are
+    omitted."""
     head = asdict(replace(made, units=(), traffic=()))
     lists = {
         "units": [_stored(unit) for unit in made.units],
@@ -120,7 +118,7 @@ def _stored(unit: Unit) -> dict[str, Any]:
 
 
 def unit_values(unit: Unit | Failed) -> dict[str, Any]:
-    """A unit as it is stored and printed: its histogram is a line of text."""
+    """A unit as JSON values."""
     values = asdict(unit)
     if isinstance(unit, Unit) and unit.code is not None:
         values["code"]["opcodes"] = histogram_text(unit.code.opcodes)
@@ -128,8 +126,8 @@ def unit_values(unit: Unit | Failed) -> dict[str, Any]:
 
 
 def load(path: Path) -> CompiledSet:
-    """Read a baseline; a missing one is a BaselineError, one cut short, of another kind or schema,
-    or that contradicts itself a UsageError."""
+    """Read a baseline. Raises BaselineError if it is missing, UsageError if it is cut short, of
+    another kind or schema, or contradicts itself."""
     if is_missing(path):
         raise BaselineError(
             f"there is no baseline {path}: make it with "
@@ -162,8 +160,8 @@ def load(path: Path) -> CompiledSet:
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[str]:
-    """What cannot be true of a file; each problem stands only where there is none before it. A
-    file that holds nothing would let everything pass."""
+    """Problems with the content of a file; each check relies on those before it. An empty file
+    would let everything pass."""
     for name in ("nvcc", "created"):
         if not isinstance(data.get(name), str):
             yield f"{name} is {data.get(name)!r}"
@@ -224,7 +222,7 @@ def _traffic_problems(each: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _count_problems(name: str, counts: object, wanted: Sequence[str]) -> Iterator[str]:
-    """Counts of a newer version may stand beside those wanted."""
+    """Missing or invalid counts; those of newer versions are allowed."""
     if not isinstance(counts, dict):
         yield f"{name} is {counts!r}"
         return
@@ -246,6 +244,6 @@ def _unit(values: Mapping[str, Any]) -> Unit:
 
 
 def _known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields this version knows; newer ones of the same schema are left out."""
+    """The fields that this version knows."""
     names = {f.name for f in fields(kind)}
     return {key: value for key, value in values.items() if key in names}

@@ -23,21 +23,20 @@ from cudareduce.machine.device import DeviceLimits
 from cudareduce.progress import phase
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, Worker, WorkerPool
 
-#: Elements of a row, and rows: enough for a few blocks to go round several times.
+#: Elements per row, and rows: enough for a few blocks to loop several times.
 _SHAPES = ((2**16, 1), (2**10, 64))
-#: A GPU so small that blocks of a fixed grid meet more than one tile of these.
+#: A GPU so small that blocks of a fixed grid process several tiles.
 _LIMITS = DeviceLimits(sm_count=2, threads_per_sm=2048)
-#: Seconds for one kernel: it takes a tenth of one.
+#: Time limit per kernel in seconds; one takes about 0.1 s.
 _LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What all launches of one reduction ask for: bytes that threads read and write in global
-    memory, requests of warps there and the sectors of 32 bytes that these touch, accesses of warps
-    to shared memory and the wavefronts that these take, atomic operations of threads, barriers that
-    blocks pass, shuffles and votes of warps, blocks in which a fence for the whole GPU is met, and
-    atomics, or stores to volatiles, behind a plain store with no such fence between."""
+    """Counts over all launches of one reduction: bytes of threads in global memory, requests of
+    warps and the 32-byte sectors they touch, accesses to shared memory and their wavefronts,
+    atomics, barriers, shuffles and votes, blocks with a GPU-wide fence, and atomics or volatile
+    stores after a plain store without such a fence."""
 
     kernel: str
     op: str
@@ -58,26 +57,26 @@ class Traffic:
 
     @property
     def sectors_a_request(self) -> float:
-        """4 where lanes read neighbours of 4 bytes each, 32 where none lies near another."""
+        """4 if lanes read adjacent 4-byte words, 32 if no two are close."""
         return self.sectors / max(1, self.requests)
 
     @property
     def wavefronts_an_access(self) -> float:
-        """1 where no two lanes need different words of one bank."""
+        """1 without bank conflicts."""
         return self.wavefronts / max(1, self.accesses)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted, and why not of others, a line each."""
+    """The counts, and notes on kernels that could not be counted."""
 
     traffic: tuple[Traffic, ...]
     notes: tuple[str, ...]
 
 
 def plan_of(case: Case) -> Plan | None:
-    """The launches that are counted; None for what the emulator lacks the hardware for, or what
-    takes no such shape."""
+    """The launches to count; None if the emulator lacks the hardware or the kernel takes no such
+    shape."""
     kernel = case.kernel
     n, rows = _SHAPES[kernel.scope == "rows"]
     if kernel.requires or kernel.why_not_shape(*kernel.shape(n, rows)):
@@ -86,8 +85,8 @@ def plan_of(case: Case) -> Plan | None:
 
 
 def count_traffic(cases: Sequence[Case], cache: Path | None, quiet: bool) -> Counted:
-    """Run each case on the emulator, in a process of its own that may crash or hang. Raises
-    EnvironmentProblem without g++."""
+    """Run each case on the emulator, in a process that may crash or hang. Raises EnvironmentProblem
+    without g++."""
     found: list[Traffic] = []
     notes: list[str] = []
     todo = [case for case in cases if plan_of(case)]

@@ -1,66 +1,279 @@
-"""`compare` and `check`: measure, judge, publish."""
+"""`compare` and `check`: measure, compare, report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from cudareduce import __version__
 from cudareduce.backends import choose_backend, open_backend
-from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.gate.again import MeasureBatches, of_batches
-from cudareduce.gate.baseline import load_baseline, load_timed
-from cudareduce.gate.bencher import Batch, Bencher, Remeasured
-from cudareduce.gate.checking import (
-    Checked,
-    base_again,
-    check_rounds,
-    concluded,
-    judged_again,
-    looks_of,
-    stored_baseline,
-    thresholds_of,
+from cudareduce.budget import Deadline
+from cudareduce.distributions import binomial_upper_limit
+from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError, worst_exit_code
+from cudareduce.gate.baseline import (
+    identity,
+    load_baseline,
+    load_timed,
+    protocol_differences,
+    same_run,
+    side_text,
 )
-from cudareduce.gate.compare import Rules, compare
-from cudareduce.gate.exported import rows_json
-from cudareduce.gate.fresh import measured_afresh
-from cudareduce.gate.judgement import Ahead, Judgement, publish_judgement, rules_between
-from cudareduce.gate.looks import first_look, second_look
-from cudareduce.gate.notes import beside_notes, host_notes, skew_notes
-from cudareduce.gate.policy import Policy
+from cudareduce.gate.compare import VERDICTS, Row, Rules, compare
+from cudareduce.gate.decide import CheckPlan, Outcome, Policy, confirm_slower, measure_until_decided
+from cudareduce.gate.measure import (
+    DEFAULT_ROUNDS,
+    INTERRUPTED,
+    BatchMeasurement,
+    Bencher,
+    Cut,
+    FreshProcess,
+    base_batches,
+    base_choices,
+    head_batch,
+    repeated,
+)
+from cudareduce.gate.render import base_notes, host_notes, skew_notes
+from cudareduce.gate.report import (
+    ComparisonReport,
+    CompiledReport,
+    publish_comparison,
+    rows_json,
+    rules_between,
+)
 from cudareduce.gate.request import (
     BaseRequest,
     CheckRequest,
     CompareRequest,
+    Judging,
     Remeasuring,
     SelfRequest,
+    Thresholds,
+    load_thresholds,
 )
-from cudareduce.gate.rerun import DEFAULT_ROUNDS, base_batches, base_choices, repeated
-from cudareduce.gate.selfcheck import compared_with_itself, self_section
-from cudareduce.gate.sides import measured_otherwise, same_run, side_text
-from cudareduce.gate.stored_tree import stored_tree
-from cudareduce.gate.trees import Trees, heads_of, opened_trees
-from cudareduce.library.registry import Registry, load_registry
-from cudareduce.progress import phase
+from cudareduce.gate.statistics import MIN_ROUNDS
+from cudareduce.gate.trees import Trees, heads_of, opened_trees, stored_tree
+from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.peers.names import meant
+from cudareduce.problem.sizes import counted
+from cudareduce.progress import phase, say
 from cudareduce.report.publish import publish
+from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
-from cudareduce.results.record import Run
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import check_writable, to_json, write_text
 from cudareduce.temporary import temporary_folder
 
 
-def compare_files(request: CompareRequest) -> int:
-    """Two stored runs: verdicts without a second measurement; the exit code. Raises UsageError and
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A stored run, its new measurement with the outcome, the rules and the notes."""
+
+    old: Run
+    now: Run
+    outcome: Outcome
+    rules: Rules
+    notes: Sequence[str]
+
+
+def stored_baseline(request: CheckRequest) -> Run:
+    """Load the baseline and check that the outputs can be written. Raises UsageError and
     BaselineError."""
+    request.outputs.check(request.baseline, *request.judging.read)
+    stored = load_baseline(request.baseline)
+    if request.update_baseline:
+        check_writable(request.baseline)
+        if request.remeasuring.kernels:
+            raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
+        held = {r.kernel for r in stored.records if r.scope == "library" and r.ranks is None}
+        if not all(meant(name, request.remeasuring.peers) for name in held):
+            raise UsageError(
+                "--update-baseline would drop libraries that the baseline holds: give --peers all"
+            )
+    return stored
+
+
+def check_rounds(request: CheckRequest, rounds: int) -> None:
+    """Raise UsageError if there are too few rounds for a new baseline."""
+    if request.update_baseline and rounds < MIN_ROUNDS:
+        raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
+
+
+def thresholds_of(
+    judging: Judging, registry: Registry, records: Sequence[Record], named: Iterable[str] = ()
+) -> Thresholds:
+    """The thresholds, for known kernels, those in records and those `named`."""
+    held = (name for record in records for name in (record.kernel, record.engine) if name)
+    known = dict.fromkeys([*registry.names, *held, *named])
+    return load_thresholds(judging.thresholds, judging.threshold, known)
+
+
+def check_plan(rules: Rules, remeasuring: Remeasuring) -> CheckPlan:
+    """The plan of a check that starts now."""
+    deadline = Deadline(remeasuring.max_time)
+    return CheckPlan(
+        rules=rules, budget_s=remeasuring.budget_s, deadline=deadline, quiet=remeasuring.quiet
+    )
+
+
+def judged_again(judging: Judging) -> list[str]:
+    """The options for the same comparison."""
+    words = ["--cross-device"] * judging.cross_device + ["--no-same-code"] * judging.no_same_code
+    words += ["--thresholds", str(judging.thresholds)] if judging.thresholds else []
+    return words + (["--threshold", f"{100 * judging.threshold:g}%"] if judging.threshold else [])
+
+
+def measured_again(remeasuring: Remeasuring) -> list[str]:
+    """The options for the same kernels, libraries and transform."""
+    words = [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+    words += ["--map", remeasuring.map] if remeasuring.map else []
+    return words + (["--peers", ",".join(remeasuring.peers)] if remeasuring.peers else [])
+
+
+def base_again(request: BaseRequest) -> list[str]:
+    """The options that compare two trees on the same problems."""
+    problems = request.problems
+    words = [*measured_again(request.remeasuring), "--base", request.base]
+    words += ["--n", ",".join(map(str, problems.n))]
+    words += ["--op", ",".join(problems.op)] if problems.op != ("sum",) else []
+    words += ["--dtype", ",".join(problems.dtype)] if problems.dtype != ("float32",) else []
+    words += ["--rows", str(problems.rows)] if problems.rows != 1 else []
+    words += ["--ranks", str(request.ranks)] if request.ranks else []
+    return words + judged_again(request.judging)
+
+
+def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
+    """Report, and write the new baseline if requested; returns the exit code."""
+    old, outcome, remeasuring = checked.old, checked.outcome, request.remeasuring
+    now = _with_wrong_records(checked.now, outcome.rows)
+    judgement = ComparisonReport(
+        title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(outcome.rows),
+        rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
+        notes=(*checked.notes, *skew_notes(outcome.rows),
+               *host_notes(old.records, outcome.measured.new)),
+        against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
+                 *judged_again(request.judging)),
+        measured=outcome.measured, cut=outcome.cut,
+    )  # fmt: skip
+    code = publish_comparison(
+        judgement, request.judging, request.outputs, registry,
+        texts={"json": lambda: to_json(now)}, quiet=remeasuring.quiet,
+    )  # fmt: skip
+    return _update_baseline(request, now, judgement, code) if request.update_baseline else code
+
+
+def _with_wrong_records(now: Run, rows: Iterable[Row]) -> Run:
+    """The first measurement as a run, with records that were WRONG in a later one."""
+    wrong = {identity(row.record): row.record for row in rows if row.verdict == "WRONG"}
+    return replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
+
+
+def _update_baseline(request: CheckRequest, now: Run, report: ComparisonReport, code: int) -> int:
+    """Write the new baseline unless a result is wrong or a kernel is missing."""
+    path = request.baseline
+    gone = [row.record for row in report.rows if row.verdict == "GONE"]
+    if report.cut or any(record.cause == "time" for record in now.records):
+        say(f"{path} is left as it was: not all of it was measured")
+        return code or 4
+    if code in (2, 3, 6):
+        say(f"{path} is left as it was: mend what is wrong first")
+        return code
+    if gone and not request.judging.allow_gone:
+        name = gone[0].engine or gone[0].kernel
+        say(f"{path} is left as it was: {name} is gone, and --allow-gone drops what is")
+        return code
+    write_text(path, to_json(now))
+    say(f"{path} now holds what was measured here", request.remeasuring.quiet)
+    return 0
+
+
+#: Verdicts on two runs of a kernel that both have a time.
+_COMPARED = ("SLOWER", "FASTER", "SAME", "UNCERTAIN")
+#: Confidence of the upper limit of a rate.
+_SURE = 0.95
+
+
+def compare_with_itself(
+    request: SelfRequest, choices: Sequence[Choice], process: FreshProcess, plan: CheckPlan
+) -> tuple[list[Row], Cut | None]:
+    """The rows of `check --self`: each run, in a process of its own, compared with the one before
+    as by `check --baseline`. Also why it ended early, if it did."""
+    batch = head_batch(choices, request.problems, request.remeasuring)
+    measure = BatchMeasurement([batch], process.measure, plan.deadline).measure
+    rows: list[Row] = []
+    try:
+        before = measure(None, 1)
+        for k in range(request.times):
+            if before.cut or plan.deadline.passed:
+                break
+            say(f"comparison {k + 1} of {request.times}", plan.quiet)
+            outcome = measure_until_decided(measure, before.new, plan)
+            outcome = confirm_slower(outcome, measure, plan)
+            if outcome.cut:
+                return rows, outcome.cut
+            rows, before = [*rows, *map(_either_way, outcome.rows)], outcome.measured
+    except KeyboardInterrupt:
+        return rows, INTERRUPTED
+    except (EnvironmentProblem, KernelFault) as error:
+        return rows, Cut(str(error), error.exit_code)
+    return rows, before.cut
+
+
+def _either_way(row: Row) -> Row:
+    """A row between two equivalent runs: WRONG in the first is WRONG, not NEW."""
+    if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
+        return replace(row, verdict="WRONG", reason=row.old.reason)
+    return row
+
+
+def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
+    """How often each verdict was given, per kernel, with a summary."""
+    kernels: dict[str, Counter[str]] = {}
+    for row in rows:
+        kernels.setdefault(row.record.kernel, Counter())[row.verdict] += 1
+    words = [word for word in VERDICTS if any(counts[word] for counts in kernels.values())]
+    table = tuple(
+        (kernel, *(str(counts[word]) for word in words)) for kernel, counts in kernels.items()
+    )
+    title = f"the same kernels against themselves, {device}"
+    failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
+              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
+    notes = (
+        *dict.fromkeys(failed),
+        rates_line(rows, device, rules, rounds),
+        "each run has a process of its own, and no kernel counts as unchanged; rows of one "
+        "comparison share its two runs, so many comparisons say more than many rows",
+    )
+    return Section(title, ("kernel", *words), table, notes)
+
+
+def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> str:
+    """One line for a README: how often identical code is called SLOWER or UNCERTAIN."""
+    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
+    false, count = counts["SLOWER"], sum(counts[word] for word in _COMPARED)
+    return (
+        f"`cudareduce check`: {false} of {counted(count, 'comparison')} of identical code SLOWER "
+        f"(below {100 * binomial_upper_limit(false, count, _SURE):.2g} %, 95 % sure), "
+        f"{counts['UNCERTAIN']} UNCERTAIN ({100 * counts['UNCERTAIN'] / max(count, 1):.2g} %); "
+        f"threshold {100 * rules.thresholds.default:g} %, {rounds} rounds, {device}, version "
+        f"{__version__}, {datetime.now(UTC):%Y-%m-%d}"
+    )
+
+
+def compare_files(request: CompareRequest) -> int:
+    """Compare two stored runs; returns the exit code. Raises UsageError and BaselineError."""
     request.outputs.check(request.old, request.new, *request.judging.read)
     registry = load_registry()
     judgement = judged_files(request, registry)
-    return publish_judgement(judgement, request.judging, request.outputs, registry)
+    return publish_comparison(judgement, request.judging, request.outputs, registry)
 
 
-def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
-    """What is to be said of two stored runs; raises as `compare_files` does."""
+def judged_files(request: CompareRequest, registry: Registry) -> ComparisonReport:
+    """Compare two stored runs. Raises UsageError and BaselineError."""
     old, new = load_baseline(request.old), load_timed(request.new)
     if same_run(old, new):
         raise UsageError(
@@ -69,7 +282,7 @@ def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
     thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
     rows = tuple(compare(old.records, new.records, rules))
-    return Judgement(
+    return ComparisonReport(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)),
         rows=rows,
@@ -77,7 +290,7 @@ def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
         against=("--baseline", str(request.old), *judged_again(request.judging)),
         notes=(
             *notes,
-            *measured_otherwise(old, new),
+            *protocol_differences(old, new),
             *skew_notes(rows),
             *host_notes(old.records, new.records),
         ),
@@ -85,39 +298,43 @@ def judged_files(request: CompareRequest, registry: Registry) -> Judgement:
 
 
 def check(request: CheckRequest, of_ranks: Callable[[CheckRequest, Run], int]) -> int:
-    """Measure a baseline's cases again and judge; what looks slower is measured twice. The exit
-    code. Several GPUs' collectives are measured again by `of_ranks`. Raises as `compare_files`
-    does, and EnvironmentProblem without a GPU."""
+    """Measure the cases of a baseline again and compare; returns the exit code. Collectives are
+    measured by `of_ranks`. Raises UsageError, BaselineError, and EnvironmentProblem without a GPU.
+    """
     stored = stored_baseline(request)
     if any(record.ranks is not None for record in stored.records):
         return of_ranks(request, stored)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
-    again = repeated(stored, remeasuring, registry)
-    check_rounds(request, again.rounds)
-    old = replace(stored, records=again.old)
+    cases = repeated(stored, remeasuring, registry)
+    check_rounds(request, cases.rounds)
+    old = replace(stored, records=cases.old)
     thresholds = thresholds_of(request.judging, registry, stored.records)
+
+    with _opened(remeasuring, registry) as bencher:
+        device = bencher.info()
+        device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
+        peers = {"peers": list(remeasuring.peers)} if remeasuring.peers else {}
+        now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
+        rules, notes = rules_between(old, now, thresholds, request.judging)
+        plan = check_plan(rules, remeasuring)
+        here = BatchMeasurement(cases.batches, bencher.measure, plan.deadline)
+        outcome = measure_until_decided(here.measure, old.records, plan)
+
     with temporary_folder() as temporary:
-        with _opened(remeasuring, registry) as bencher:
-            device = bencher.info()
-            device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
-            peers = {"peers": list(remeasuring.peers)} if remeasuring.peers else {}
-            now = Run(tool(request.argv), device, {**old.protocol, **peers}, ())
-            rules, notes = rules_between(old, now, thresholds, request.judging)
-            looks = looks_of(rules, remeasuring)
-            measure = of_batches(bencher.measure, again.batches, looks.deadline)
-            seen = first_look(measure, old.records, looks)
         base = stored_tree(stored, device, heads_of(remeasuring), Path(temporary))
-        afresh = _afresh(remeasuring, registry)
-        seen = second_look(seen, of_batches(afresh, again.batches, looks.deadline, base), looks)
-    notes += beside_notes(seen.rows, stored, base)
-    now = seen.measured.as_run(now, again.rounds)
-    return concluded(request, Checked(old=old, now=now, seen=seen, rules=rules, notes=notes),
+        process = FreshProcess(remeasuring, registry)
+        fresh = BatchMeasurement(cases.batches, process.measure, plan.deadline, base)
+        outcome = confirm_slower(outcome, fresh.measure, plan)
+
+    notes += base_notes(outcome.rows, stored, base)
+    now = outcome.measured.as_run(now, cases.rounds)
+    return concluded(request, Checked(old=old, now=now, outcome=outcome, rules=rules, notes=notes),
                      registry)  # fmt: skip
 
 
 def check_base(request: BaseRequest) -> int:
-    """Two trees of kernels against each other, in the same rounds of one process; the exit code.
-    Raises UsageError and EnvironmentProblem."""
+    """Compare two trees of kernels in the same rounds of one process; returns the exit code. Raises
+    UsageError and EnvironmentProblem."""
     request.outputs.check(*request.judging.read)
     registry = load_registry(request.remeasuring.folders)
     with opened_trees(request, registry) as trees:
@@ -125,42 +342,43 @@ def check_base(request: BaseRequest) -> int:
 
 
 def time_trees(
-    request: BaseRequest, trees: Trees, registry: Registry, ahead: Ahead | None = None
+    request: BaseRequest, trees: Trees, registry: Registry, ahead: CompiledReport | None = None
 ) -> int:
-    """Measure both trees, judge, publish behind what was found `ahead`; the exit code. Raises
-    UsageError and EnvironmentProblem."""
+    """Measure both trees, compare, and report after what was found `ahead`; returns the exit code.
+    Raises UsageError and EnvironmentProblem."""
     remeasuring = request.remeasuring
     named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
     thresholds = thresholds_of(request.judging, registry, (), named)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
-    looks = looks_of(rules, remeasuring)
+    plan = check_plan(rules, remeasuring)
     batches = base_batches(trees.choices, trees.base, request)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info()
-        measure = of_batches(bencher.measure, batches, looks.deadline)
-        seen = first_look(measure, None, looks)
-    if not seen.rows and not seen.cut:
+        here = BatchMeasurement(batches, bencher.measure, plan.deadline)
+        outcome = measure_until_decided(here.measure, None, plan)
+    if not outcome.rows and not outcome.cut:
         raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
-    afresh = of_batches(_afresh(remeasuring, registry), batches, looks.deadline)
-    seen = second_look(seen, afresh, looks)
+    process = FreshProcess(remeasuring, registry)
+    fresh = BatchMeasurement(batches, process.measure, plan.deadline)
+    outcome = confirm_slower(outcome, fresh.measure, plan)
     now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
-    judgement = Judgement(
+    judgement = ComparisonReport(
         title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
-        head=(side_text("new", now),), rows=tuple(seen.rows), rules=rules,
+        head=(side_text("new", now),), rows=tuple(outcome.rows), rules=rules,
         notes=tuple(trees.problems),
         against=tuple(base_again(request)),
-        measured=seen.measured, cut=seen.cut,
+        measured=outcome.measured, cut=outcome.cut,
     )  # fmt: skip
-    return publish_judgement(
+    return publish_comparison(
         judgement, request.judging, request.outputs, registry,
         quiet=remeasuring.quiet, ahead=ahead,
     )  # fmt: skip
 
 
 def check_self(request: SelfRequest) -> int:
-    """This tree against itself: what this runner's verdicts are worth; 0, 3 where an answer is
-    wrong, 2 where a kernel does not compile, and the code of what ended it early. Raises UsageError
-    and EnvironmentProblem."""
+    """Compare this tree with itself, to show how reliable this runner's verdicts are. Returns 0, 3
+    for a wrong result, 2 for a kernel that does not compile, or the code of an early end. Raises
+    UsageError and EnvironmentProblem."""
     request.outputs.check(*request.judging.read)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
@@ -169,8 +387,8 @@ def check_self(request: SelfRequest) -> int:
     rules = Rules(thresholds, same_code=False)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info().name
-    afresh, looks = _afresh(remeasuring, registry), looks_of(rules, remeasuring)
-    rows, cut = compared_with_itself(request, choices, afresh, looks)
+    plan, process = check_plan(rules, remeasuring), FreshProcess(remeasuring, registry)
+    rows, cut = compare_with_itself(request, choices, process, plan)
     if not rows and not cut:
         raise UsageError("nothing was compared: give --n elements, or more --max-time")
     section = self_section(rows, device, rules, remeasuring.rounds or DEFAULT_ROUNDS)
@@ -180,14 +398,6 @@ def check_self(request: SelfRequest) -> int:
     if cut:
         return cut.exit_code
     return worst_exit_code({Policy(allow_gone=True).code(row) for row in rows} & {2, 3})
-
-
-def _afresh(remeasuring: Remeasuring, registry: Registry) -> MeasureBatches:
-    def measure(batches: Sequence[Batch]) -> Remeasured:
-        spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
-        return measured_afresh(spec, registry, batches, remeasuring.quiet)
-
-    return measure
 
 
 @contextmanager

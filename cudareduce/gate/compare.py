@@ -1,9 +1,11 @@
-"""Two runs against each other: one verdict for each kernel, operator, type and size.
+"""Compares two runs: one verdict per kernel, operator, type and size. No I/O.
 
-Pure: no device, no clock, no file. SLOWER and FASTER need a change beyond the threshold whose
-interval excludes "no change"; SAME needs the whole interval within the threshold; all else is
-UNCERTAIN, with the reason. What kernels that did not change show is taken out before; where that
-alone is beyond the threshold, the machine has changed, and no kernel is blamed for it.
+SLOWER and FASTER need a change beyond the threshold and an interval that excludes "no change". SAME
+needs the whole interval within the threshold. Everything else is UNCERTAIN, with a reason.
+
+The control group, kernels with identical machine code and launch, shows what the clock, the driver,
+another process or the card did. Its median change is subtracted from the other rows; if it is
+beyond the threshold itself, the machine has changed and no row is SLOWER or FASTER.
 """
 
 from __future__ import annotations
@@ -13,15 +15,113 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1, log, log1p
 
+import numpy as np
+
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.controls import Controls, beyond, controls, together
-from cudareduce.gate.explained import explained
-from cudareduce.gate.significance import MIN_ROUNDS, Change, changes
-from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.request import Thresholds
+from cudareduce.gate.statistics import MIN_ROUNDS, Change, changes
 from cudareduce.problem.sizes import counted
 from cudareduce.results.record import Record
 
-#: What leaves a change in doubt that more rounds may decide.
+#: No kernel reads at more than this percentage of the ceiling: the best reach 100 on an H200.
+_OVER_CEILING = 105.0
+#: Below this percentage of peak bandwidth launch overhead dominates.
+_WAITS_FOR_MEMORY = 50.0
+
+
+def other_cause(old: Record, new: Record, moved: float, limit: float, *, clocks: bool) -> str:
+    """A cause other than the kernel for a change, a logarithm beyond the limit; empty if there is
+    none. `clocks`: both sides ran on one model of card."""
+    sides = (old, "the baseline") if moved > 0 else (new, "the new run")
+    return _beyond_memory(*sides) or (_clock(old, new, moved, limit) if clocks else "")
+
+
+def _beyond_memory(quicker: Record, words: str) -> str:
+    """The faster side read more than the memory bandwidth allows."""
+    share, of_peak = quicker.pct_ceiling, quicker.pct_peak
+    waits = of_peak is None or of_peak > _WAITS_FOR_MEMORY
+    if share is None or share <= _OVER_CEILING or not waits or quicker.timing[:4] != "cold":
+        return ""
+    return f"{words} reads at {share:.0f} % of what a read-only kernel reached in the same rounds"
+
+
+def _clock(old: Record, new: Record, moved: float, limit: float) -> str:
+    """A clock that moved in the same direction explains at least half of the change and all of it
+    beyond the limit."""
+    clocks = {
+        "SM": (old.sm_mhz, new.sm_mhz),
+        "memory": (old.memory_mhz, new.memory_mhz),
+    }
+    for name, (before, after) in clocks.items():
+        if not before or not after:
+            continue
+        by = log(before / after)
+        if by * moved > 0 and abs(by) >= max(abs(moved) / 2, abs(moved) - limit):
+            return (
+                f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
+                "lock the clocks and measure again"
+            )
+    return ""
+
+
+#: The least number of members of a control group.
+FEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """How `count` kernels with identical code moved: the median logarithm of new over old, and the
+    95 % quantile of the deviation from it. `what` describes members that are not kernels."""
+
+    count: int
+    moved: float
+    scatter: float
+    what: str = ""
+
+    @property
+    def text(self) -> str:
+        """The shift in words."""
+        how = "slower" if self.moved > 0 else "faster"
+        share = 100 * abs(expm1(self.moved))
+        what = self.what or f"{self.count} kernels whose machine code is as it was"
+        return f"{what} became {share:.1f} % {how}"
+
+    @property
+    def doubt(self) -> float:
+        """Standard error of the median, as a logarithm."""
+        return float(self.scatter / np.sqrt(self.count))
+
+
+def controls(moves: Iterable[tuple[int, float]]) -> Mapping[int | None, ControlGroup]:
+    """The control group of each size that has enough members, and of all sizes together under None.
+    `moves` are pairs of elements per row and logarithm of new over old."""
+    by_size: dict[int, list[float]] = {}
+    for n, move in moves:
+        by_size.setdefault(n, []).append(move)
+    found: dict[int | None, ControlGroup] = {
+        n: together(some) for n, some in by_size.items() if len(some) >= FEWEST
+    }
+    every = [move for some in by_size.values() for move in some]
+    if len(every) >= FEWEST:
+        found[None] = together(every)
+    return found
+
+
+def together(moves: Sequence[float], what: str = "") -> ControlGroup:
+    """The control group of some logarithms of new over old."""
+    middle = float(np.median(moves))
+    scatter = float(np.quantile(np.abs(np.array(moves) - middle), 0.95))
+    return ControlGroup(len(moves), middle, scatter, what)
+
+
+def beyond(found: Iterable[ControlGroup], limit: float) -> ControlGroup | None:
+    """The group that moved furthest beyond a limit (a logarithm) plus its standard error, if any
+    did."""
+    far = [one for one in found if abs(one.moved) - one.doubt > limit]
+    return max(far, key=lambda one: abs(one.moved), default=None)
+
+
+#: Reasons that more rounds may resolve.
 _REACHES = "the interval reaches beyond the threshold"
 _NOISY = "the rounds are too noisy to tell the change from none"
 _ALONE = "the machine code is as it was, and its time is not"
@@ -33,10 +133,10 @@ SAME_CODE = "the same machine code, launched the same way"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`paired`: both sides were measured in the same rounds. `shares`: on different cards, so each
-    side is taken relative to what its own card's read-only kernel reached. `same_code`: identical
-    machine code launched the same way is SAME whatever the times say. `clocks`: both sides ran on
-    one model of card, whose clocks explain times."""
+    """How to compare. `paired`: both sides were measured in the same rounds. `shares`: on different
+    cards, each side relative to the ceiling of its own card. `same_code`: identical machine code
+    with the same launch is SAME whatever its times. `clocks`: both sides ran on one model of card,
+    so clocks can explain a change."""
 
     thresholds: Thresholds
     paired: bool = False
@@ -47,8 +147,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison; `threshold` is a share. `change` is without what `taken_out` shows.
-    `confirmed` is None where nothing called for a second measurement."""
+    """One comparison. `threshold` is a share; `taken_out` is the control group whose shift is
+    subtracted in `change`; `confirmed` is None unless there was a second measurement."""
 
     old: Record | None
     new: Record | None
@@ -57,11 +157,11 @@ class Row:
     threshold: float | None = None
     change: Change | None = None
     confirmed: bool | None = None
-    taken_out: Controls | None = None
+    taken_out: ControlGroup | None = None
 
     @property
     def record(self) -> Record:
-        """The side that says what was compared: the new one, if there is one."""
+        """The new record if there is one, else the old one."""
         found = self.new or self.old
         assert found is not None
         return found
@@ -73,12 +173,12 @@ class Row:
 
     @property
     def same_code(self) -> bool:
-        """Whether both sides ran identical machine code, launched the same way."""
+        """Whether both sides ran identical machine code with the same launch."""
         return self.old is not None and self.new is not None and _twins(self.old, self.new)
 
 
 def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
-    """A row for each case that has a time or an answer on either side, in the order of `new`."""
+    """One row per case that has a time or a result on either side, in the order of `new`."""
     pairs = [pair for pair in _pair(old, new) if not _nothing(*pair)]
     timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
     rounds = [_rounds(a, b, rules) for a, b in timed]
@@ -87,21 +187,22 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     found, other = _controls(rows, rules), machine(rows, rules) is not None
     beside = [
-        _judged_beside(row, found.get(row.record.n, found.get(None)), other, rules) for row in rows
+        _with_control_group(row, found.get(row.record.n, found.get(None)), other, rules)
+        for row in rows
     ]
-    return nobody_blamed(beside, rules)
+    return without_blame(beside, rules)
 
 
-def machine(rows: Sequence[Row], rules: Rules) -> Controls | None:
-    """What kernels that did not change show, or links, where that is beyond the threshold: in the
-    first look, or in a later one that decided a row."""
+def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
+    """The control group, or the links between GPUs, if it moved beyond the threshold in any
+    measurement that decided a row."""
     later = [row.taken_out for row in rows if row.taken_out]
     shown = [*_controls(rows, rules).values(), *later, *_links(rows, rules)]
     return beyond(shown, log1p(rules.thresholds.default))
 
 
-def nobody_blamed(rows: Sequence[Row], rules: Rules) -> list[Row]:
-    """No row is SLOWER or FASTER where the machine has changed in one of the looks at them."""
+def without_blame(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows with SLOWER and FASTER replaced by UNCERTAIN if the machine has changed."""
     if machine(rows, rules) is None:
         return list(rows)
     return [
@@ -111,17 +212,17 @@ def nobody_blamed(rows: Sequence[Row], rules: Rules) -> list[Row]:
     ]  # fmt: skip
 
 
-def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Controls]:
-    """What kernels that did not change show, by sizes; nothing where they are judged by times."""
+def _controls(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, ControlGroup]:
+    """The control groups by size; none if identical code is compared by its times."""
     if not rules.same_code:
         return {}
     same = (row for row in rows if row.same_code)
     return controls((row.record.n, log(row.change.ratio)) for row in same if row.change)
 
 
-def _links(rows: Sequence[Row], rules: Rules) -> list[Controls]:
-    """What copies between GPUs show, in the rounds of collectives; nothing where times are taken
-    relative to them."""
+def _links(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
+    """The change of the bandwidth of links between GPUs, measured in the rounds of collectives;
+    none if times are relative to it."""
     moves = {
         log(before / after)
         for row in rows if row.old and row.new and not rules.shares
@@ -130,18 +231,18 @@ def _links(rows: Sequence[Row], rules: Rules) -> list[Controls]:
     return [together(sorted(moves), "what links carry")] if moves else []
 
 
-def _judged_beside(row: Row, control: Controls | None, other: bool, rules: Rules) -> Row:
-    """The row as it is judged beside kernels that did not change, if there are any; `other` is
-    whether the machine has changed."""
+def _with_control_group(row: Row, control: ControlGroup | None, other: bool, rules: Rules) -> Row:
+    """The row after the control group is taken into account; `other` is whether the machine has
+    changed."""
     if row.same_code and rules.same_code:
         odd = not other and not rules.shares and _moved_alone(row, control)
         return replace(row, verdict="UNCERTAIN", reason=_ALONE) if odd else row
     return _without(row, control, rules) if control and not row.same_code else row
 
 
-def _moved_alone(row: Row, control: Controls | None) -> bool:
-    """Whether what did not change has moved beyond its threshold, and all of its interval, further
-    than what others show together."""
+def _moved_alone(row: Row, control: ControlGroup | None) -> bool:
+    """Whether identical code moved, with its whole interval, beyond its threshold and further than
+    its control group."""
     if row.verdict != "SAME" or row.change is None or row.threshold is None:
         return False
     limit, common = log1p(row.threshold), control.moved if control else 0.0
@@ -149,8 +250,8 @@ def _moved_alone(row: Row, control: Controls | None) -> bool:
     return low > limit or high < -limit
 
 
-def _without(row: Row, control: Controls, rules: Rules) -> Row:
-    """The row as it is judged without what kernels that did not change show."""
+def _without(row: Row, control: ControlGroup, rules: Rules) -> Row:
+    """The row after the shift of the control group is subtracted."""
     if row.change is None or row.old is None or row.new is None or row.threshold is None:
         return row
     by, doubt = exp(-control.moved), exp(control.doubt)
@@ -166,8 +267,8 @@ def _without(row: Row, control: Controls, rules: Rules) -> Row:
 
 
 def _nothing(old: Record | None, new: Record | None) -> bool:
-    """Skipped wherever it stands, or without elements, or a library's call on either side of which
-    only the host's time is known: there is nothing to compare. What does not compile is told."""
+    """Whether there is nothing to compare: skipped on both sides, no elements, or only host times.
+    A kernel that does not compile is reported."""
     sides = [side for side in (old, new) if side is not None]
     if old and new and all(map(_host_only, sides)):
         return True
@@ -179,8 +280,8 @@ def _nothing(old: Record | None, new: Record | None) -> bool:
 
 
 def host_only(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """The calls of libraries, and of the host, that both sides hold and `compare` has no row for:
-    only the host's time is known of them, which has no rounds to tell a change from noise by."""
+    """The pairs of library calls for which only the host time is known; these have no rounds and no
+    row."""
     return [(a, b) for a, b in _pair(old, new) if a and b and _host_only(a) and _host_only(b)]
 
 
@@ -193,8 +294,8 @@ def _host_only(record: Record) -> bool:
 def _pair(
     old: Sequence[Record], new: Sequence[Record]
 ) -> Iterable[tuple[Record | None, Record | None]]:
-    """Equal identities; else the only record of a problem on either side, so that a kernel whose
-    header now asks for another block size is still compared with itself."""
+    """Pairs of records of equal identity; else of equal problem if it is unique on both sides, so
+    that a kernel with a new default block size is compared with itself."""
     before = {identity(record): record for record in old}
     partners = [before.pop(identity(record), None) for record in new]
     if before:
@@ -213,7 +314,7 @@ def _pair(
 
 
 def _why_not(old: Record, new: Record, rules: Rules) -> str:
-    """Why the times of two records cannot be compared; nothing if they can."""
+    """Why the times of two records cannot be compared; empty if they can."""
     for words, record in (("the baseline", old), ("the new run", new)):
         if record.time_us is None:
             return ": ".join(filter(None, (f"{words} has no time for it", record.reason)))
@@ -229,8 +330,8 @@ def _why_not(old: Record, new: Record, rules: Rules) -> str:
 
 
 def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Round medians, of paired rounds those that both have; across cards the new ones as they would
-    be if what bounds it were as quick as on the old card."""
+    """The round medians of both sides: the common rounds if paired; across cards the new ones
+    scaled by the ceilings."""
     if rules.paired and len(old.rounds_us) == len(new.rounds_us):
         both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
         return tuple(a for a, _ in both), tuple(b for _, b in both)
@@ -254,7 +355,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
         was = "wrong" if old.verdict == "fail" else "skipped"
         return Row(old, new, "NEW", f"it was {was} in the baseline")
     threshold = rules.thresholds.of(new.kernel, new.engine)
-    # without a change to be seen, another machine may hide, but not in the rounds of one
+    # without a time a different machine may hide, but not within one run
     known = change or (rules.paired and old.time_us and new.time_us)
     if rules.same_code and known and _twins(old, new):
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
@@ -264,7 +365,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
 
 
 def _others(old: Record, new: Record) -> Iterator[str]:
-    """What is not as it was, besides the times."""
+    """What differs besides the times."""
     if old.chosen and new.chosen and old.chosen != new.chosen:
         yield f"took {old.chosen}, now {new.chosen}"
     if (old.block, old.items) != (new.block, new.items):
@@ -293,7 +394,7 @@ def _judge(
         return "UNCERTAIN", _REACHES
     if low <= 0 <= high:
         return "UNCERTAIN", _NOISY
-    why = explained(old, new, moved, limit, clocks=rules.clocks)
+    why = other_cause(old, new, moved, limit, clocks=rules.clocks)
     if why:
         return "UNCERTAIN", why
     return ("SLOWER" if moved > 0 else "FASTER"), ""

@@ -1,4 +1,4 @@
-"""`check --compile --base`: what nvcc makes of two trees, and times of what it makes otherwise."""
+"""`check --compile --base`: compiles two trees with nvcc and times the kernels that differ."""
 
 from __future__ import annotations
 
@@ -6,48 +6,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.backends import choose_backend
-from cudareduce.compiled.command import ARCHITECTURES
-from cudareduce.compiled.compare import UnitRow, compare_units
-from cudareduce.compiled.sides import (
+from cudareduce.compiled.command import (
+    ARCHITECTURES,
     Tools,
+    compiled_findings,
+    compiled_section,
     compiled_side,
+    compiled_values,
+    compiled_words,
     exit_codes,
     find_tools,
     moved,
     publish_rows,
     with_traffic,
 )
-from cudareduce.compiled.telling import (
-    compiled_findings,
-    compiled_section,
-    compiled_values,
-    compiled_words,
-)
-from cudareduce.compiled.units import SAMPLED, Job, jobs, left_out, sample_of
+from cudareduce.compiled.compare import UnitRow, compare_units
+from cudareduce.compiled.compile import SAMPLED, Job, jobs, left_out, sample_of
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.gate.command import time_trees
-from cudareduce.gate.judgement import Ahead
+from cudareduce.gate.measure import base_choices
+from cudareduce.gate.report import CompiledReport
 from cudareduce.gate.request import BaseRequest, CompiledTreesRequest
-from cudareduce.gate.rerun import base_choices
 from cudareduce.gate.trees import Trees, opened_trees
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, asked_for, load_registry
 
-#: Kernels that did not change, timed beside those that did: what the machine does to both.
+#: The number of kernels in the control group.
 CONTROLS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Two trees as nvcc sees them: units whose texts differ, and what to say besides."""
+    """The compiled units of two trees whose texts differ, with notes."""
 
     rows: tuple[UnitRow, ...]
     notes: tuple[str, ...]
 
 
 def check_compiled_trees(request: CompiledTreesRequest) -> int:
-    """Compile both trees, compare, and where there is a GPU time what changed; the exit code.
-    Raises UsageError and, without nvcc, EnvironmentProblem."""
+    """Compile both trees, compare, and time what changed if there is a GPU; returns the exit code.
+    Raises UsageError, and EnvironmentProblem without nvcc."""
     timed, allow_gone = request.timed, request.timed.judging.allow_gone
     timed.outputs.check(*timed.judging.read)
     registry, tools = load_registry(timed.remeasuring.folders), find_tools()
@@ -61,7 +59,7 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
         if why:
             publish_rows(found.rows, title, notes, timed.outputs, registry, allow_gone=allow_gone)
             return worst_exit_code(codes)
-        ahead = Ahead(
+        ahead = CompiledReport(
             section=compiled_section(found.rows, title, notes),
             findings=tuple(compiled_findings(found.rows, allow_gone=allow_gone)),
             values=tuple(compiled_values(found.rows)),
@@ -71,8 +69,8 @@ def check_compiled_trees(request: CompiledTreesRequest) -> int:
 
 
 def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) -> Compared:
-    """What nvcc makes of either tree; a text that is the same in both is not compiled. A UsageError
-    where there is nothing to compile."""
+    """Compile both trees and compare; equal texts are not compiled. Raises UsageError if there is
+    nothing to compile."""
     names, quiet = request.timed.remeasuring.kernels, request.timed.remeasuring.quiet
     architectures = request.arch or ARCHITECTURES
     new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
@@ -99,13 +97,12 @@ def compared_trees(trees: Trees, request: CompiledTreesRequest, tools: Tools) ->
 
 
 def _text(job: Job) -> str:
-    """What is compiled, wherever the file lies."""
+    """The text to compile, without its path."""
     return job.source.text.replace(str(job.kernel.path), "")
 
 
 def worth_timing(trees: Trees, found: Compared, every: Sequence[Choice]) -> Trees:
-    """The kernels that nvcc makes something else of and, as controls, some of those among `every`
-    kernel of this tree that have the same text in both."""
+    """The kernels whose machine code differs and, as a control group, some with the same text."""
     changed = {row.unit.kernel for row in found.rows if row.verdict not in ("SAME", "RENAMED")}
     if not changed:
         return replace(trees, choices=(), base={})
@@ -120,7 +117,7 @@ def worth_timing(trees: Trees, found: Compared, every: Sequence[Choice]) -> Tree
 
 
 def _unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
-    """Whether the base has the same text for what is compiled for every architecture."""
+    """Whether the base has the same text, on every architecture."""
     if kernel.id not in base:
         return False
     mine, theirs = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
@@ -129,7 +126,7 @@ def _unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
 
 
 def why_not_timed(request: BaseRequest, trees: Trees) -> str | None:
-    """Why there is nothing to time, or nothing to time it on."""
+    """Why nothing is timed; None if something is."""
     if not trees.choices:
         return "nvcc makes the same of both trees"
     try:

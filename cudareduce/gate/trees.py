@@ -1,9 +1,10 @@
-"""A second tree of kernels to measure against: a folder, or the kernels at a git revision."""
+"""The kernels of a base: a folder, a git revision, or the revision that a stored run names."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.gate.measure import base_choices
 from cudareduce.gate.request import BaseRequest, Remeasuring
-from cudareduce.gate.rerun import base_choices
 from cudareduce.launch.prelude import device_folder
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Choice, Registry, kernel_files, kernels_folder
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.results.record import Run
 from cudareduce.temporary import temporary_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trees:
-    """Two trees of kernels: the folders of this one, what is compared of it, the kernels of the
-    base by id, and what of these cannot be read."""
+    """Two trees of kernels: the folders and choices of this one, the kernels of the base by id, and
+    the problems with unreadable ones."""
 
     heads: tuple[Path, ...]
     choices: tuple[Choice, ...]
@@ -32,13 +35,13 @@ class Trees:
 
 
 def heads_of(remeasuring: Remeasuring) -> tuple[Path, ...]:
-    """The folders of this tree."""
+    """The kernel folders of this tree."""
     return remeasuring.folders or (kernels_folder(),)
 
 
 @contextmanager
 def opened_trees(request: BaseRequest, registry: Registry) -> Iterator[Trees]:
-    """Both trees, for as long as a revision lies unpacked. Raises UsageError."""
+    """Both trees; a revision stays unpacked within the context. Raises UsageError."""
     heads = heads_of(request.remeasuring)
     choices = base_choices(request.remeasuring.kernels, heads, registry)
     with temporary_folder() as temporary:
@@ -47,18 +50,16 @@ def opened_trees(request: BaseRequest, registry: Registry) -> Iterator[Trees]:
 
 
 def base_tree(base: str, heads: Sequence[Path], into: Path) -> tuple[dict[str, Kernel], list[str]]:
-    """The kernels of a base, by id, with what is put in front of them there, and what is wrong with
-    others; a revision is unpacked into `into`. Raises UsageError."""
+    """The kernels of a base by id, with its own prelude, and the problems with unreadable ones; a
+    revision is unpacked into `into`. Raises UsageError."""
     folders = base_folders(base, heads, into / "kernels")
     return load_tree(folders, base_prelude(base, into / "prelude"))
 
 
 def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
-    """The folders of the base that stand opposite the head's; revisions are unpacked into `into`.
-
-    A head folder that is under no version control has no other revision and is left out. A
-    UsageError if none is left, or if git is missing, refuses, or does not know the revision.
-    """
+    """The folders of the base that correspond to the head's; revisions are unpacked into `into`. A
+    head folder without version control is skipped. Raises UsageError if none is left, or if git is
+    missing, refuses or does not know the revision."""
     if Path(base).is_dir():
         inner = Path(base, "kernels")
         return [inner if inner.is_dir() else Path(base)]
@@ -85,9 +86,8 @@ def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
 
 
 def base_prelude(base: str, into: Path) -> Path | None:
-    """The CUDA C++ that the base puts in front of its kernels; None where it has none of its own,
-    as a folder of kernels alone, and this package's serves both trees. A revision's is unpacked
-    into `into`, if this package lies in a checkout that knows it."""
+    """The prelude of the base; None if it has none, so that this package's serves both trees. That
+    of a revision is unpacked into `into`, if this package is in a checkout that has it."""
     own = device_folder()
     inside = Path("cudareduce", "launch", own.name)
     if Path(base).is_dir():
@@ -100,9 +100,8 @@ def base_prelude(base: str, into: Path) -> Path | None:
     return None if known is None else _unpack(top, base, inside, into)
 
 
-def as_it_was(base: str, folder: Path) -> bool:
-    """Whether a folder is what git has of it at a revision. A UsageError if git does not know
-    that."""
+def is_unchanged(base: str, folder: Path) -> bool:
+    """Whether a folder is unchanged since a revision. Raises UsageError if git does not know it."""
     return _git(folder, "diff", "--quiet", "--end-of-options", base, "--", ".") is not None
 
 
@@ -113,7 +112,7 @@ def _unpack(top: str, revision: str, inside: Path, into: Path) -> Path:
     if done.returncode:
         raise UsageError(f"--base: revision {revision[:12]} has no folder {inside}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        # Filters came with 3.11.4; what git itself has packed needs none.
+        # Filters need Python 3.11.4; an archive of git itself needs none.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(into)
     return into
@@ -136,9 +135,8 @@ def _git(folder: Path, *words: str) -> str | None:
 def load_tree(
     folders: Sequence[Path], prelude: Path | None = None
 ) -> tuple[dict[str, Kernel], list[str]]:
-    """The kernels of folders, by id, with their own `prelude`, and what is wrong with others: a
-    base may be written in words that are no longer known. Lineages are not looked at: it may be one
-    file. No kernel at all is a UsageError."""
+    """The kernels of folders by id, with `prelude`, and the problems with unreadable ones: an old
+    base may use front matter that is no longer known. Raises UsageError if there are no kernels."""
     kernels: dict[str, Kernel] = {}
     problems: list[str] = []
     for folder in folders:
@@ -154,3 +152,34 @@ def load_tree(
         names = ", ".join(str(folder) for folder in folders)
         raise UsageError("; ".join([f"--base: there are no kernels in {names}", *problems]))
     return kernels, problems
+
+
+#: A revision as `git describe` prints it. It comes from a file, so nothing else is passed to git.
+_REVISION = re.compile(r"\w[\w.-]{3,99}")
+#: What else affects machine code and its time: if one differs, kernel text is not the only change.
+_MADE_BY = ("name", "nvcc", "cuda", "driver")
+
+
+def stored_tree(
+    stored: Run, now: DeviceInfo, heads: Sequence[Path], into: Path
+) -> Mapping[str, Kernel]:
+    """The kernels at the revision of a stored run whose text is the measured one; none if git does
+    not have it, or this machine compiles differently. Unpacks into `into`."""
+    revision = revision_of(stored, now)
+    if revision is None:
+        return {}
+    try:
+        kernels, _ = base_tree(revision, heads, into)
+    except UsageError:
+        return {}
+    texts = {record.kernel: record.source_sha for record in stored.records}
+    return {name: kernel for name, kernel in kernels.items() if kernel.sha == texts.get(name)}
+
+
+def revision_of(stored: Run, now: DeviceInfo) -> str | None:
+    """The revision of a stored run; None if it has none or this machine compiles differently."""
+    said = stored.tool.get("git")
+    revision = said.removesuffix("-dirty") if isinstance(said, str) else ""
+    same = all(getattr(stored.device, name) == getattr(now, name) for name in _MADE_BY)
+    known = same and _REVISION.fullmatch(revision) and not Path(revision).exists()
+    return revision if known else None

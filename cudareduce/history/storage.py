@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.gate.fingerprint import STRICT
+from cudareduce.gate.baseline import STRICT
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import Unfit, values_of

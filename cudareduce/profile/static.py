@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.compiled.nvcc import find_nvcc
-from cudareduce.compiled.opcodes import counts_of
-from cudareduce.compiled.resources import most_warps, resident_warps
-from cudareduce.compiled.sass import find_disassembler
+from cudareduce.compiled.compile import Job, compile_all, find_nvcc, reading_stage
+from cudareduce.compiled.machine_code import (
+    counts_of,
+    find_disassembler,
+    most_warps,
+    resident_warps,
+)
 from cudareduce.compiled.store import Unit
 from cudareduce.compiled.traffic import Traffic, count_traffic, plan_of
-from cudareduce.compiled.units import Job, compile_all, reading_stage
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel

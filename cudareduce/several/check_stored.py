@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.gate.checking import Checked, check_rounds, concluded, looks_of, thresholds_of
-from cudareduce.gate.judgement import rules_between
-from cudareduce.gate.looks import Measure, first_look, second_look
+from cudareduce.gate.command import Checked, check_plan, check_rounds, concluded, thresholds_of
+from cudareduce.gate.decide import Measure, confirm_slower, measure_until_decided
+from cudareduce.gate.measure import DEFAULT_ROUNDS
+from cudareduce.gate.report import rules_between
 from cudareduce.gate.request import CheckRequest
-from cudareduce.gate.rerun import DEFAULT_ROUNDS
-from cudareduce.gate.stored_tree import revision_of
-from cudareduce.gate.trees import as_it_was
+from cudareduce.gate.trees import is_unchanged, revision_of
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.provenance import tool
@@ -47,15 +46,15 @@ def _judged(request: CheckRequest, old: Run, jobs: Sequence[Job], run: RunJob) -
     device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
     now = Run(tool(request.argv), device, old.protocol, ())
     rules, notes = rules_between(old, now, thresholds, request.judging)
-    looks = looks_of(rules, remeasuring)
-    ranks = Ranks(old, tuple(jobs), rounds, remeasuring, looks.deadline, run)
-    seen = first_look(ranks.measure, old.records, looks)
+    plan = check_plan(rules, remeasuring)
+    ranks = Ranks(old, tuple(jobs), rounds, remeasuring, plan.deadline, run)
+    outcome = measure_until_decided(ranks.measure, old.records, plan)
     with temporary_folder() as temporary:
         afresh, told = _beside_base(ranks, device, Path(temporary))
-        seen = second_look(seen, afresh, looks)
-    notes += told if any(row.confirmed is not None for row in seen.rows) else []
-    now = seen.measured.as_run(now, rounds)
-    return concluded(request, Checked(old=old, now=now, seen=seen, rules=rules, notes=notes),
+        outcome = confirm_slower(outcome, afresh, plan)
+    notes += told if any(row.confirmed is not None for row in outcome.rows) else []
+    now = outcome.measured.as_run(now, rounds)
+    return concluded(request, Checked(old=old, now=now, outcome=outcome, rules=rules, notes=notes),
                      registry)  # fmt: skip
 
 
@@ -68,7 +67,7 @@ def _beside_base(ranks: Ranks, now: DeviceInfo, folder: Path) -> tuple[Measure, 
     if revision is None:
         return ranks.measure, []
     try:
-        if not all(as_it_was(revision, shared) for shared in shared_folders()):
+        if not all(is_unchanged(revision, shared) for shared in shared_folders()):
             return ranks.measure, []  # both sides would run what may be slower by now
         base = base_exchanges(revision, heads, folder / "base")
     except UsageError:

@@ -15,15 +15,14 @@ from functools import partial
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.gate.bencher import Remeasured
-from cudareduce.gate.checking import base_again, looks_of, thresholds_of
+from cudareduce.gate.baseline import side_text
+from cudareduce.gate.command import base_again, check_plan, thresholds_of
 from cudareduce.gate.compare import Rules
-from cudareduce.gate.judgement import Judgement, publish_judgement
-from cudareduce.gate.looks import Measure, first_look, second_look
-from cudareduce.gate.notes import skew_notes
+from cudareduce.gate.decide import Measure, confirm_slower, measure_until_decided
+from cudareduce.gate.measure import DEFAULT_ROUNDS, Remeasured
+from cudareduce.gate.render import skew_notes
+from cudareduce.gate.report import ComparisonReport, publish_comparison
 from cudareduce.gate.request import BaseRequest
-from cudareduce.gate.rerun import DEFAULT_ROUNDS
-from cudareduce.gate.sides import side_text
 from cudareduce.gate.trees import base_folders
 from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
@@ -192,22 +191,22 @@ def _judged(
     )
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     device = device_of(jobs[0].ranks, remeasuring)
-    rounds, looks = remeasuring.rounds or DEFAULT_ROUNDS, looks_of(rules, remeasuring)
+    rounds, plan = remeasuring.rounds or DEFAULT_ROUNDS, check_plan(rules, remeasuring)
     now = Run(tool(request.argv), device, {"rounds": rounds}, ())
     both = replace(remeasuring, folders=(*remeasuring.folders, twins))
-    ranks = Ranks(now, tuple(jobs), rounds, both, looks.deadline, run)
+    ranks = Ranks(now, tuple(jobs), rounds, both, plan.deadline, run)
     measure = in_pairs(ranks.measure, pairs)
-    seen = first_look(measure, None, looks)
-    if not seen.rows and not seen.cut:
+    outcome = measure_until_decided(measure, None, plan)
+    if not outcome.rows and not outcome.cut:
         raise UsageError("nothing was compared: give more --max-time")
-    seen = second_look(seen, measure, looks)
+    outcome = confirm_slower(outcome, measure, plan)
     names = " ".join(remeasuring.kernels)
-    judgement = Judgement(
+    judgement = ComparisonReport(
         title=f"{names} against {request.base}, {device.name}", head=(side_text("new", now),),
-        rows=tuple(seen.rows), rules=rules, notes=tuple(skew_notes(seen.rows)),
+        rows=tuple(outcome.rows), rules=rules, notes=tuple(skew_notes(outcome.rows)),
         against=tuple(base_again(request)),
-        measured=seen.measured, cut=seen.cut,
+        measured=outcome.measured, cut=outcome.cut,
     )  # fmt: skip
-    return publish_judgement(
+    return publish_comparison(
         judgement, request.judging, request.outputs, registry, quiet=remeasuring.quiet
     )

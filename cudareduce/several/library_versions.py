@@ -23,13 +23,18 @@ from cudareduce.bench.records import Recorder
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.gate.checking import judged_again
-from cudareduce.gate.compare import Row, Rules, compare
-from cudareduce.gate.judgement import Judgement, publish_judgement
-from cudareduce.gate.policy import Sides, confirm, decide
-from cudareduce.gate.request import BUDGET_S, Judging
-from cudareduce.gate.rerun import DEFAULT_ROUNDS
-from cudareduce.gate.thresholds import load_thresholds
+from cudareduce.gate.command import judged_again
+from cudareduce.gate.compare import Row, Rules, compare, without_blame
+from cudareduce.gate.decide import (
+    MOST_DOUBLINGS,
+    slower_rows,
+    uncertain_rows,
+    with_confirmation,
+    with_longer,
+)
+from cudareduce.gate.measure import DEFAULT_ROUNDS
+from cudareduce.gate.report import ComparisonReport, publish_comparison
+from cudareduce.gate.request import BUDGET_S, Judging, load_thresholds
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.peers.cccl import TreeListing, compile_library, find_nvcc, tree_headers
@@ -142,14 +147,14 @@ def _judge(request: LibraryRequest, comparison: Comparison) -> int:
         raise EnvironmentProblem(f"nothing was compared: {skips[0]}")
     labels, library = comparison.labels, request.library
     device = runs[0].device
-    judgement = Judgement(
+    judgement = ComparisonReport(
         title=f"{labels[1]} against {labels[0]}, {device.name}", rows=tuple(rows), rules=rules,
         head=(f"old: {labels[0]}, {library.old}", f"new: {labels[1]}, {library.new}"),
         notes=tuple(skips),
         against=("--library", str(library), *judged_again(request.judging)),
     )  # fmt: skip
     now = Run(tool(request.argv), device, {"timing": new[0].timing, "rounds": rounds}, tuple(new))
-    return publish_judgement(
+    return publish_comparison(
         judgement, request.judging, request.outputs, load_registry(),
         texts={"json": lambda: to_json(now)}, quiet=request.quiet,
     )  # fmt: skip
@@ -159,17 +164,29 @@ def _decide(
     rows: Sequence[Row], comparison: Comparison, rules: Rules, request: LibraryRequest
 ) -> list[Row]:
     """The rows after longer measurements of those in doubt and confirmation of slower ones."""
-    rounds = request.rounds or DEFAULT_ROUNDS
-
-    def longer(some: Sequence[Row], times: int) -> Sides:
-        which = f"{counted(len(some), 'row')} in doubt or slower: measuring again"
-        say(f"{which}, with {times} times the rounds, in fresh processes", request.quiet)
-        runs = [comparison.measure(experiment) for experiment in _again(some, times * rounds)]
-        return _sides(runs, comparison)
-
     budget = Deadline(BUDGET_S if request.budget is None else request.budget)
-    rows = decide(rows, longer, rules, budget)
-    return confirm(rows, lambda some: compare(*longer(some, 2), rules), rules)
+    for doubling in range(1, MOST_DOUBLINGS + 1):
+        suspects = uncertain_rows(rows)
+        if not suspects or budget.passed:
+            break
+        rows = with_longer(rows, _longer(suspects, 2**doubling, comparison, rules, request))
+    rows = without_blame(rows, rules)
+    suspects = slower_rows(rows)
+    if not suspects:
+        return rows
+    return with_confirmation(rows, _longer(suspects, 2, comparison, rules, request), rules)
+
+
+def _longer(
+    suspects: Sequence[Row], times: int, comparison: Comparison, rules: Rules,
+    request: LibraryRequest,
+) -> list[Row]:  # fmt: skip
+    """The rows of a measurement of these rows with so many times the rounds."""
+    which = f"{counted(len(suspects), 'row')} in doubt or slower: measuring again"
+    say(f"{which}, with {times} times the rounds, in fresh processes", request.quiet)
+    rounds = times * (request.rounds or DEFAULT_ROUNDS)
+    runs = [comparison.measure(experiment) for experiment in _again(suspects, rounds)]
+    return compare(*_sides(runs, comparison), rules)
 
 
 def _again(rows: Iterable[Row], rounds: int) -> list[Experiment]:

@@ -23,7 +23,7 @@ from typing import get_args
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
-from cudareduce.gate.bencher import INTERRUPTED, Cut, Remeasured
+from cudareduce.gate.measure import INTERRUPTED, Cut, Remeasured
 from cudareduce.gate.request import Remeasuring
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.problem.dtypes import DTYPES

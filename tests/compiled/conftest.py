@@ -10,8 +10,8 @@ import pytest
 
 from cudareduce.backend import Source
 from cudareduce.cli.main import run
-from cudareduce.compiled.nvcc import Compiled, Nvcc
-from cudareduce.compiled.sass import Code, Disassembler
+from cudareduce.compiled.compile import Compiled, Nvcc
+from cudareduce.compiled.machine_code import Code, Disassembler
 from cudareduce.errors import BuildError
 from cudareduce.library.registry import kernels_folder
 

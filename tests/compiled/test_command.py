@@ -11,16 +11,21 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cudareduce.compiled.command import exit_codes
 from cudareduce.compiled.compare import Side, UnitRow, compare_units
-from cudareduce.compiled.nvcc import Compiled, Nvcc
-from cudareduce.compiled.opcodes import counts_of
-from cudareduce.compiled.resources import Resources, parse_resources, resident_warps
-from cudareduce.compiled.rules import broken_rules
-from cudareduce.compiled.sass import Code, Disassembler, find_disassembler, read_code
-from cudareduce.compiled.sides import exit_codes
+from cudareduce.compiled.compile import Compiled, Nvcc, broken_rules, first_error
+from cudareduce.compiled.machine_code import (
+    Code,
+    Disassembler,
+    Resources,
+    counts_of,
+    find_disassembler,
+    parse_resources,
+    read_code,
+    resident_warps,
+)
 from cudareduce.compiled.store import Failed, Unit, load
 from cudareduce.compiled.traffic import Traffic
-from cudareduce.compiled.units import first_error
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.machine.host import installed
@@ -701,7 +706,7 @@ def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
 
 
 def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudareduce.compiled.nvcc.installed", lambda tool: iter(()))
+    monkeypatch.setattr("cudareduce.compiled.compile.installed", lambda tool: iter(()))
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")
     assert "nvcc was not found: install the CUDA toolkit" in err
@@ -710,8 +715,8 @@ def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None
 def test_counts_are_not_lost_for_want_of_a_disassembler(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudareduce.compiled.sides.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
-    monkeypatch.setattr("cudareduce.compiled.sides.find_disassembler", lambda: None)
+    monkeypatch.setattr("cudareduce.compiled.command.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
+    monkeypatch.setattr("cudareduce.compiled.command.find_disassembler", lambda: None)
     path = tmp_path / "compiled.json"
     path.write_bytes(STORED.read_bytes())
     code, out, err = cudareduce("check", "--compile", "--baseline", path, "--update-baseline")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.compiled.command import Tools, compiled_side, find_tools, moved, with_traffic
 from cudareduce.compiled.compare import UnitRow, compare_units
-from cudareduce.compiled.sass import find_disassembler
-from cudareduce.compiled.sides import Tools, compiled_side, find_tools, moved, with_traffic
-from cudareduce.compiled.units import jobs
+from cudareduce.compiled.compile import jobs
+from cudareduce.compiled.machine_code import find_disassembler
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import kernels_folder
 from cudareduce.machine.host import installed

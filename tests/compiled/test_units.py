@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudareduce.compiled.units import jobs, main_reduction, sample_of, sampled
+from cudareduce.compiled.compile import jobs, main_reduction, sample_of, sampled
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of

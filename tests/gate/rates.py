@@ -16,9 +16,8 @@ from math import log1p
 import numpy as np
 from tabulate import tabulate
 
-from cudareduce.gate import significance
-from cudareduce.gate.ranks import moved
-from cudareduce.gate.significance import CONFIDENCE
+from cudareduce.gate import statistics
+from cudareduce.gate.statistics import CONFIDENCE, shift_by_ranks
 
 Rounds = np.ndarray
 Make = Callable[[np.random.Generator, tuple[int, int]], Rounds]
@@ -79,14 +78,14 @@ Judge = Callable[[Rounds, Rounds], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def _by_means(old: Rounds, new: Rounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    low, high = significance._by_means(old, new, False)
+    low, high = statistics._by_means(old, new, False)
     return new.mean(axis=1) - old.mean(axis=1), low, high
 
 
 WAYS: Mapping[str, Judge] = {
     "means": _by_means,
-    "ranks": lambda old, new: moved(old, new, CONFIDENCE),
-    "rule": lambda old, new: significance._moved(old, new, False),
+    "ranks": lambda old, new: shift_by_ranks(old, new, CONFIDENCE),
+    "rule": lambda old, new: statistics._moved(old, new, False),
 }
 
 
@@ -105,7 +104,7 @@ def confirmed(
     process, fresh, base = (make(rng, (comparisons, 3 * rounds)) for _ in range(3))
 
     def above(old: Rounds, new: Rounds, paired: bool = False) -> np.ndarray:
-        middle, low, _ = significance._moved(old, new + log1p(slowdown), paired)
+        middle, low, _ = statistics._moved(old, new + log1p(slowdown), paired)
         return np.asarray((middle > limit) & (low > 0))
 
     found = above(old, process[:, :rounds])

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from cudareduce.gate.comment import Told, comment
 from cudareduce.gate.compare import Rules, compare
-from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.report import Told, comment
+from cudareduce.gate.request import Thresholds
 from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import to_markdown
 from cudareduce.results.record import Record

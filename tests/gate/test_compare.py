@@ -8,18 +8,24 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cudareduce.budget import Deadline
+from cudareduce.gate.baseline import match
 from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare, machine
-from cudareduce.gate.fingerprint import match
-from cudareduce.gate.policy import Policy, Sides, confirm, decide
-from cudareduce.gate.thresholds import Thresholds, load_thresholds
-from cudareduce.gate.verdicts import verdict_sections
+from cudareduce.gate.decide import (
+    CheckPlan,
+    Policy,
+    measure_until_decided,
+    slower_rows,
+    with_confirmation,
+)
+from cudareduce.gate.measure import Remeasured
+from cudareduce.gate.render import verdict_sections
+from cudareduce.gate.request import Thresholds, load_thresholds
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json, write_text
@@ -300,30 +306,44 @@ def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
     assert any(took in note for note in section.notes)
 
 
+def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
+    return Remeasured(old=tuple(old), new=tuple(new), floors_us={}, remarks=(), stories=())
+
+
+def decided(
+    first: Remeasured, longer: Callable[[int], Remeasured], *, stored: bool = True,
+    budget_s: float = 60.0,
+) -> list[Row]:  # fmt: skip
+    """The rows of a check whose first measurement gives `first`, and one with so many times the
+    rounds what `longer` returns."""
+    plan = CheckPlan(rules=FIVE, budget_s=budget_s, deadline=Deadline(), quiet=True)
+    outcome = measure_until_decided(
+        lambda suspects, times: first if suspects is None else longer(times),
+        first.old if stored else None, plan,
+    )  # fmt: skip
+    assert outcome.cut is None
+    return list(outcome.rows)
+
+
 def test_what_is_in_doubt_is_measured_longer() -> None:
     doubtful, slower = case(41.99, cubin_sha="x"), case(44.0, cubin_sha="x")
     asked: list[int] = []
 
-    def longer(rows: Sequence[Row], times: int) -> Sides:
+    def longer(times: int) -> Remeasured:
         asked.append(times)
-        return [row.old for row in rows if row.old], [slower if times == 4 else doubtful]
+        return measured([OLD], [slower if times == 4 else doubtful])
 
-    first = compare([OLD], [doubtful], FIVE)
-    assert first[0].in_doubt
-    [row] = decide(first, longer, FIVE, Deadline())
+    first = measured([OLD], [doubtful])
+    assert compare([OLD], [doubtful], FIVE)[0].in_doubt
+    [row] = decided(first, longer)
     assert (row.verdict, asked) == ("SLOWER", [2, 4])
     asked.clear()
-    [row] = decide(first, lambda rows, times: longer(rows, 3 * times), FIVE, Deadline())
+    [row] = decided(first, lambda times: longer(3 * times))
     assert (row.verdict, len(asked)) == ("UNCERTAIN", 3)
     asked.clear()
-    assert decide(first, longer, FIVE, Deadline(0.0)) == first
-    assert decide(compare([OLD], [slower], FIVE), longer, FIVE, Deadline())[0].verdict == "SLOWER"
+    assert decided(first, longer, budget_s=0.0) == compare([OLD], [doubtful], FIVE)
+    assert decided(measured([OLD], [slower]), longer)[0].verdict == "SLOWER"
     assert asked == []
-
-
-def compared(new: Sequence[Record], rows: Sequence[Row]) -> list[Row]:
-    """What a second measurement that gave this shows."""
-    return compare([OLD], new, FIVE)
 
 
 @pytest.mark.parametrize("verdict", ["skip", "fail"])
@@ -338,7 +358,8 @@ def test_a_look_that_measures_nothing_decides_nothing(verdict: str, side: str) -
     sides[side] = replace(sides[side], **none)
     [row] = compare([old], [new], FIVE)
     assert row.in_doubt
-    [found] = decide([row], lambda *_: ([sides["old"]], [sides["new"]]), FIVE, Deadline(60))
+    longer = measured([sides["old"]], [sides["new"]])
+    [found] = decided(measured([old], [new]), lambda times: longer, stored=False)
     assert found.verdict == ("WRONG" if (side, verdict) == ("new", "fail") else "UNCERTAIN")
 
 
@@ -347,12 +368,14 @@ def test_a_second_measurement_decides() -> None:
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
                                    (36.0, "UNCERTAIN", False)):  # fmt: skip
         again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
-        [row] = confirm([first], partial(compared, again), FIVE)
+        [row] = with_confirmation([first], compare([OLD], again, FIVE), FIVE)
         assert (row.verdict, row.confirmed) == (verdict, confirmed)
     wrong = [case(verdict="fail", reason="bad", time_us=None)]
-    assert confirm([first], partial(compared, wrong), FIVE)[0].verdict == "WRONG"
-    assert confirm([first], partial(compared, []), FIVE)[0].verdict == "UNCERTAIN"
-    assert confirm([one(OLD, case())], lambda rows: pytest.fail("nothing to confirm"), FIVE)
+    [row] = with_confirmation([first], compare([OLD], wrong, FIVE), FIVE)
+    assert row.verdict == "WRONG"
+    [row] = with_confirmation([first], compare([OLD], [], FIVE), FIVE)
+    assert row.verdict == "UNCERTAIN"
+    assert slower_rows([one(OLD, case())]) == []
 
 
 def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
@@ -368,13 +391,9 @@ def test_a_machine_that_changes_between_looks_blames_no_kernel(
 ) -> None:
     """Whichever look shows it, the run is MACHINE, and no row is SLOWER or FASTER."""
     old = beside_controls(1, 40)
-
-    def longer(some: Sequence[Row], times: int) -> Sides:
-        return [row.old for row in some if row.old], beside_controls(later, us)
-
-    rows = compare(old, beside_controls(first, 40.5 * first, noise=0.06), FIVE)
-    assert rows[-1].in_doubt
-    rows = decide(rows, longer, FIVE, Deadline(60))
+    before = measured(old, beside_controls(first, 40.5 * first, noise=0.06))
+    assert compare(before.old, before.new, FIVE)[-1].in_doubt
+    rows = decided(before, lambda times: measured(old, beside_controls(later, us)))
     assert (rows[-1].verdict, rows[-1].reason) == ("UNCERTAIN", "the machine has changed")
     moved = machine(rows, FIVE)
     assert (moved is not None, Policy().exit_code(rows, moved)) == (True, 4)
@@ -384,7 +403,7 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
     old = beside_controls(1, 40)
     rows = compare(old, beside_controls(1, 48), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
-    rows = confirm(rows, lambda some: compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
+    rows = with_confirmation(rows, compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
 
 

@@ -15,7 +15,7 @@ from cudareduce.gate.compiled import CONTROLS
 from cudareduce.library.registry import kernels_folder
 from cudareduce.machine.host import installed
 from tests.fake_gpu import fake_gpu
-from tests.gate.test_looks import cut_at
+from tests.gate.test_measure import cut_at
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")

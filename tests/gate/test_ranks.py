@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.gate.ranks import moved, moved_in_pairs
-from cudareduce.gate.significance import changes
+from cudareduce.gate.statistics import changes, paired_shift_by_ranks, shift_by_ranks
 
 
 @pytest.mark.parametrize(("size", "other"), [(6, 6), (9, 9), (9, 18), (7, 30)])
@@ -15,7 +14,7 @@ def test_an_interval_ends_where_the_rank_test_would_reject(size: int, other: int
 
     rng = np.random.default_rng(size * other)
     old, new = rng.normal(0, 1, (1, size)), rng.normal(0.5, 1, (1, other))
-    middle, low, high = moved(old, new, 0.98)
+    middle, low, high = shift_by_ranks(old, new, 0.98)
     assert middle[0] == np.median(new[0][:, np.newaxis] - old[0])
     for end, inwards in ((low[0], 1e-9), (high[0], -1e-9)):
         inside, outside = (
@@ -31,7 +30,7 @@ def test_pairs_too(count: int) -> None:
 
     rng = np.random.default_rng(count)
     differences = rng.normal(0.3, 1, (1, count))
-    _, low, high = moved_in_pairs(differences, 0.98)
+    _, low, high = paired_shift_by_ranks(differences, 0.98)
     for end, inwards in ((low[0], 1e-9), (high[0], -1e-9)):
         inside, outside = (
             stats.wilcoxon(differences[0] - end - step, method="exact").pvalue
@@ -41,14 +40,14 @@ def test_pairs_too(count: int) -> None:
 
 
 def test_too_few_pairs_have_no_interval() -> None:
-    _, low, high = moved_in_pairs(np.zeros((1, 6)), 0.98)
+    _, low, high = paired_shift_by_ranks(np.zeros((1, 6)), 0.98)
     assert (low[0], high[0]) == (-np.inf, np.inf)
 
 
 def test_it_holds_what_it_should_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
     old, new = rng.standard_t(2, (4000, 9)), rng.standard_t(2, (4000, 9))
-    _, low, high = moved(old, new, 0.98)
+    _, low, high = shift_by_ranks(old, new, 0.98)
     assert 0.98 <= ((low <= 0) & (high >= 0)).mean() < 0.99
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.distributions import binomial_upper_limit
 from tests.gate.conftest import Machine
-from tests.gate.test_looks import Call, cut_at, wrong_at
+from tests.gate.test_measure import Call, cut_at, wrong_at
 
 
 @pytest.mark.long

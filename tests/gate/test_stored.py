@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from itertools import combinations, permutations
 
 import pytest
 
 from cudareduce.gate.compare import Rules, compare
-from cudareduce.gate.policy import confirm
-from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.decide import with_confirmation
+from cudareduce.gate.request import Thresholds
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from tests.conftest import ROOT
@@ -54,8 +53,8 @@ def test_what_takes_longer_is_called_slower(
     for old, new, third in permutations(runs[:3]):
         slower = longer(third, 1 + percent / 100)
         rows = compare(old.records, longer(new, 1 + percent / 100), rules)
-        again = partial(lambda old, new, rows: compare(old, new, rules), old.records, slower)
-        found += Counter(row.verdict for row in confirm(rows, again, rules))
+        second = compare(old.records, slower, rules)
+        found += Counter(row.verdict for row in with_confirmation(rows, second, rules))
     with capsys.disabled():
         print(f"\n  H200, {percent} % longer, threshold 2 %: {dict(found)}")
     assert found.total() >= 400

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudareduce.gate.compare import Rules, compare
-from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.request import Thresholds
 from tests.simulate import record, rounds
 
 MIRROR = {"SLOWER": "FASTER", "FASTER": "SLOWER", "SAME": "SAME", "UNCERTAIN": "UNCERTAIN"}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compiled.listing import Shape, ptx_text
-from cudareduce.compiled.units import main_reduction
+from cudareduce.compiled.compile import Shape, main_reduction, ptx_text
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed

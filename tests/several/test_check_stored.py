@@ -75,7 +75,7 @@ def test_what_is_measured_again(check: Call) -> None:
     assert first["--engine"] == "" and first["--rounds"] == "9"
     assert first["--n"] == second["--n"] == ",".join(map(str, SIZES))
     assert second["--engine"] == "peer:two_shot,peer:one_shot" and second["--rounds"] == "18"
-    assert "3 look slower: measuring again, with 2 times the rounds, beside 3 that did" in err
+    assert "3 look slower: measuring again, with 2 times the rounds, beside 3 of the control" in err
     assert "as of these only the host's time in us is known: all-reduce host" in err
 
 

@@ -1,15 +1,16 @@
-"""Comparison rows as people and CI services read them: tables, a count in words, findings."""
+"""Renders verdicts as text: tables, notes, findings for CI services."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import expm1, log
 from statistics import median
 
-from cudareduce.gate.compare import VERDICTS, Row
-from cudareduce.gate.controls import Controls
-from cudareduce.gate.policy import Policy
+from cudareduce.gate.compare import VERDICTS, ControlGroup, Row, Rules, host_only
+from cudareduce.gate.decide import Policy
+from cudareduce.gate.statistics import found_from
+from cudareduce.library.kernel import Kernel
 from cudareduce.problem.patterns import GIVEN
 from cudareduce.problem.sizes import counted
 from cudareduce.report.ci import Finding
@@ -17,6 +18,7 @@ from cudareduce.report.columns import way_text
 from cudareduce.report.numbers import (
     DASH,
     change_text,
+    plain_text,
     share_text,
     short_size,
     sms_text,
@@ -24,34 +26,34 @@ from cudareduce.report.numbers import (
 )
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
-from cudareduce.results.record import Record
+from cudareduce.results.record import Record, Run
 
-#: More rows than this are too many to look through, so those that are SAME are only counted.
+#: The most rows of a table that still shows SAME rows.
 _SHOW_ALL_UP_TO = 60
-#: More rows than this of what only one run holds would drown the others, so they are summed up.
+#: The most rows that only one run has before they are summed up.
 _ONE_SIDED_UP_TO = 8
-#: So many kernels, and so many problems, stand for all in a line that sums up.
+#: The most names in a summary line.
 _FIRST_FEW = 4
 
 
 def called(record: Record) -> str:
-    """The kernel, and of a collective which engine did it."""
+    """The kernel, with the engine of a collective."""
     return f"{record.kernel} {record.engine or ''}".rstrip()
 
 
 def problem_text(record: Record) -> str:
-    """What a record reduces, and how it is measured where that is not the usual way."""
+    """What a record reduces, with unusual ways of measuring."""
     return f"{reduction_text(record)} {shape_text(record)}"
 
 
 def reduction_text(record: Record) -> str:
-    """What a record reduces, of whatever size."""
+    """Operator and types of a record."""
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
     return f"{record.reduced} {record.dtype}{acc}"
 
 
 def shape_text(record: Record) -> str:
-    """Of which size it is, and how it is measured where that is not the usual way."""
+    """Size of a record, with unusual ways of measuring."""
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]
@@ -72,19 +74,19 @@ def _moved_text(row: Row) -> str:
 
 
 def row_cells(row: Row, shares: bool) -> tuple[str, str, str]:
-    """Old, new and the change; `shares` are per cent of each card's ceiling in place of us."""
+    """Old, new and the change; with `shares` as percentages of each card's ceiling, not us."""
     return _figure(row.old, shares), _figure(row.new, shares), _moved_text(row) or DASH
 
 
 def counts_text(rows: Sequence[Row]) -> str:
-    """`24 compared: 1 SLOWER, 23 SAME`."""
+    """The number of rows per verdict: `24 compared: 1 SLOWER, 23 SAME`."""
     counts = Counter(row.verdict for row in rows)
     found = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
     return f"{len(rows)} compared: {found or 'nothing'}"
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
-    """By verdict, then by how much slower."""
+    """Rows by verdict, then by slowdown."""
 
     def key(row: Row) -> tuple[int, float]:
         return VERDICTS.index(row.verdict), -(row.change.ratio if row.change else 0.0)
@@ -94,14 +96,14 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 
 def verdict_sections(
     rows: Sequence[Row], title: str, notes: Sequence[str], *, shares: bool, everything: bool,
-    machine: Controls | None = None,
+    machine: ControlGroup | None = None,
 ) -> list[Section]:  # fmt: skip
-    """The table, worst first; a long one leaves out what is the same, and says so, but for
-    `everything`. `shares` shows per cent of each card's ceiling in place of us; `machine` is what
-    kernels that did not change show of it, where that decides."""
+    """The table, worst rows first; a long one omits SAME rows unless `everything`. `shares` shows
+    percentages of each card's ceiling instead of us. `machine` is the control group that shows a
+    changed machine."""
     shown, told = (worst_first(rows), []) if everything else _worth_showing(worst_first(rows))
     told += notes
-    # What holds for every row stands in the title, so that the table fits 80 columns.
+    # What all rows share goes into the title, so that the table fits 80 columns.
     kinds = dict.fromkeys(reduction_text(row.record) for row in shown)
     limits = dict.fromkeys(_limit_text(row) for row in shown if row.threshold is not None)
     what = shape_text if len(kinds) == 1 else problem_text
@@ -133,8 +135,8 @@ def verdict_sections(
     return [Section(title, tuple(header), tuple(map(tuple, table)), notes, 3)]
 
 
-def machine_text(machine: Controls) -> str:
-    """What decides where the machine has changed, and what to do."""
+def machine_text(machine: ControlGroup) -> str:
+    """Why the verdict is MACHINE, and what to do."""
     return (
         f"MACHINE: {machine.text}: a clock, a driver, a neighbour or the card has changed, so no "
         "kernel is called slower or faster; look at `cudareduce info`, then measure again or make "
@@ -143,14 +145,13 @@ def machine_text(machine: Controls) -> str:
 
 
 def in_short(what: str) -> str:
-    """The same in the words of a narrow column."""
+    """Abbreviated for a narrow column."""
     return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
 
 def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """The rows of a table that can be read through, and what stands for the others: problems that
-    only one run has, and in a long table what is the same. A kernel that is missing among others
-    that were compared stays a row."""
+    """The rows to show, and notes on those omitted: problems that only one run has, and SAME rows
+    of a long table. A kernel missing among compared ones stays a row."""
     told = []
     compared = {_problem(row.record) for row in rows if row.old and row.new}
     shown = list(rows)
@@ -186,12 +187,12 @@ def _problem(record: Record) -> str:
 
 
 def _size_text(record: Record) -> str:
-    """All elements, however a kernel divides them into rows."""
+    """The total number of elements."""
     return short_size(record.n * record.rows)
 
 
 def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str]:
-    """Why, once for all rows of a verdict; where reasons differ, whose they are, but for most."""
+    """The reasons of each verdict, with the rows they apply to where they differ."""
     verdicts: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         verdicts.setdefault(row.verdict, {}).setdefault(reason_text(row), []).append(row)
@@ -206,13 +207,13 @@ def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str
 
 
 def _other_code(row: Row) -> bool:
-    """Whether it compares two versions of a library, or two kernels that `auto` took."""
+    """Whether a row compares two versions of a library, or two choices of `auto`."""
     old, new = row.old, row.new
     return bool(old and new and (old.version, old.chosen) != (new.version, new.chosen))
 
 
 def reason_text(row: Row) -> str:
-    """The reason for a verdict, and whether a second measurement bears it out."""
+    """The reason of a verdict, and whether it is confirmed."""
     if row.verdict != "SLOWER":
         return row.reason
     sure = "confirmed in a fresh process" if row.confirmed else "unconfirmed"
@@ -232,7 +233,7 @@ def _figure(record: Record | None, shares: bool) -> str:
 
 
 def _noise(rows: Sequence[Row]) -> str:
-    """How far times of identical code moved, and what of that was taken out of the others."""
+    """How far identical code moved, and whether that was subtracted from other rows."""
     moves = [abs(log(row.change.ratio)) for row in rows if row.same_code and row.change]
     if not moves:
         return ""
@@ -245,7 +246,7 @@ def _noise(rows: Sequence[Row]) -> str:
 
 
 def sentence(row: Row) -> str:
-    """What happened, in words."""
+    """The change, limit and reason of a row."""
     limit = f"limit {_limit_text(row)}" if row.verdict == "SLOWER" else ""
     return (
         ", ".join(part for part in (_moved_text(row), limit, reason_text(row)) if part)
@@ -253,9 +254,11 @@ def sentence(row: Row) -> str:
     )
 
 
-def findings(rows: Iterable[Row], policy: Policy, machine: Controls | None = None) -> list[Finding]:
-    """What a CI service is told of each row, worst first. Nothing was tested where nothing can be
-    told, and where what is gone may be gone. A machine that has changed comes before all."""
+def findings(
+    rows: Iterable[Row], policy: Policy, machine: ControlGroup | None = None
+) -> list[Finding]:
+    """Findings for a CI service, worst first. UNCERTAIN and GONE rows count as skipped unless they
+    fail the check."""
     found = []
     if machine:
         text = machine_text(machine).removeprefix("MACHINE: ")
@@ -273,3 +276,73 @@ def findings(rows: Iterable[Row], policy: Policy, machine: Controls | None = Non
             )
         )
     return found
+
+
+#: A skew is reported if it more than doubled, and grew by so many us and this share of the time.
+_GROWN_US, _GROWN = 0.5, 0.02
+
+
+def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
+    """The smallest slowdown found 95 times in 100: of the median row and of the noisiest."""
+    judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
+    found = sorted(
+        found_from(row.change.half_width, max(row.threshold, _scatter(row)))
+        for row in judged if row.change and row.threshold
+    )  # fmt: skip
+    if not found:
+        return []
+    middle, most = (100 * found[k] for k in (len(found) // 2, -1))
+    noisiest = f", of the noisiest row from {most:.2g} %" if most > 1.1 * middle else ""
+    return [f"slowdowns from {middle:.2g} % are found 95 times in 100{noisiest}"]
+
+
+def _scatter(row: Row) -> float:
+    """How far identical code scatters, as a share."""
+    return expm1(row.taken_out.scatter) if row.taken_out else 0.0
+
+
+def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
+    """Library calls that are not compared, with the host times that differ most."""
+    calls: dict[str, list[tuple[float, float, int]]] = {}
+    for before, now in host_only(old, new):
+        assert before.host_us
+        assert now.host_us
+        calls.setdefault(called(now), []).append((before.host_us, now.host_us, now.n))
+    told = []
+    for name, times in calls.items():
+        old_us, new_us, n = max(times, key=lambda time: abs(log(time[1] / time[0])))
+        furthest = f", the furthest apart of {len(times)}" if len(times) > 1 else ""
+        text = f"{plain_text(old_us, 2)}, now {plain_text(new_us, 2)} at n = {short_size(n)}"
+        told.append(f"{name} {text}{furthest}")
+    if not told:
+        return []
+    return [f"not compared, as of these only the host's time in us is known: {'; '.join(told)}"]
+
+
+def base_notes(rows: Sequence[Row], stored: Run, base: Mapping[str, Kernel]) -> list[str]:
+    """A note if the second measurement ran alongside the kernels of the baseline."""
+    looked = {row.record.kernel for row in rows if row.confirmed is not None}
+    if not looked & base.keys():
+        return []
+    revision = stored.tool.get("git")
+    return [f"measured again in the same rounds as the kernels of {revision}, in a fresh process"]
+
+
+def skew_notes(rows: Sequence[Row]) -> list[str]:
+    """Engines whose ranks end much further apart than before; a note, not a verdict."""
+    grown: dict[str, list[tuple[float, Record, float]]] = {}
+    for row in rows:
+        if not row.old or not row.new or row.old.skew_us is None or row.new.skew_us is None:
+            continue
+        before, by = row.old.skew_us, row.new.skew_us - row.old.skew_us
+        if by > max(before, _GROWN_US, _GROWN * (row.new.time_us or 0.0)):
+            grown.setdefault(row.new.engine or row.new.kernel, []).append((by, row.new, before))
+    told = []
+    for engine, some in grown.items():
+        by, record, before = max(some, key=lambda one: one[0])
+        furthest = f", the most of {len(some)}" if len(some) > 1 else ""
+        text = f"{plain_text(before, 2)}, now {plain_text(before + by, 2)} us"
+        told.append(f"{engine} {text} at n = {short_size(record.n)}{furthest}")
+    if not told:
+        return []
+    return [f"ranks lie further apart than before, which is no verdict: skew of {'; '.join(told)}"]

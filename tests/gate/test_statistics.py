@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cudareduce.gate.compare import Row, Rules, compare
-from cudareduce.gate.policy import confirm
-from cudareduce.gate.significance import changes, found_from
-from cudareduce.gate.thresholds import Thresholds
+from cudareduce.gate.compare import Rules, compare
+from cudareduce.gate.decide import slower_rows, with_confirmation
+from cudareduce.gate.request import Thresholds
+from cudareduce.gate.statistics import changes, found_from
 from cudareduce.machine.device import EVENT_TICK_US
 from cudareduce.results.record import Record
 from tests.simulate import record, rounds
@@ -29,10 +29,10 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
 
     old = measured(43.0, 9)
 
-    def again(suspects: object) -> list[Row]:
-        return compare(old, measured(43.0 * factor, 18), rules)
-
-    [row] = confirm(compare(old, measured(43.0 * factor, 9), rules), again, rules)
+    rows = compare(old, measured(43.0 * factor, 9), rules)
+    if slower_rows(rows):
+        rows = with_confirmation(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
+    [row] = rows
     return row.verdict
 
 

@@ -18,9 +18,7 @@ import pytest
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.settings import Settings
 from cudareduce.errors import EnvironmentProblem, KernelFault
-from cudareduce.gate import bencher
-from cudareduce.gate.bencher import Batch, Bencher, Remeasured
-from cudareduce.gate.fresh import measured_afresh
+from cudareduce.gate.measure import Batch, Bencher, Remeasured, measure_in_fresh_process
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.store import load
@@ -65,7 +63,7 @@ def test_a_bias_of_a_process_is_not_confirmed(
         machine.factors.clear()
         return in_this_process(*given)
 
-    monkeypatch.setattr("cudareduce.gate.command.measured_afresh", calm)
+    monkeypatch.setattr("cudareduce.gate.measure.measure_in_fresh_process", calm)
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--format", "json")
     code, out, err = cudareduce(*ask)
     assert "2 look slower: measuring again, with 2 times the rounds" in err
@@ -171,7 +169,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, place: int, error: BaseException) ->
             raise error
         return measured(self, batch)
 
-    monkeypatch.setattr(bencher.Bencher, "_measured", ending)
+    monkeypatch.setattr(Bencher, "_measured", ending)
 
 
 @pytest.mark.long
@@ -255,7 +253,7 @@ def batch(registry: Registry) -> Batch:
 
 def test_a_process_begun_anew_measures(registry: Registry, cache: Path) -> None:
     spec = BackendSpec("cpu", cache=cache)
-    found = measured_afresh(spec, registry, [batch(registry)], True)
+    found = measure_in_fresh_process(spec, registry, [batch(registry)], True)
     [record] = found.new
     assert (record.kernel, record.n, record.verdict) == ("reduce_v7_shuffle", 1000, "pass")
     assert found.cut is None
@@ -272,6 +270,6 @@ def test_a_process_that_dies_is_told(registry: Registry, cache: Path) -> None:
     deadly = Deadly(registry.kernels, registry.suites)
     spec = BackendSpec("cpu", cache=cache)
     with pytest.raises(EnvironmentProblem, match="ended with code 7"):
-        measured_afresh(spec, deadly, [batch(registry)], True)
+        measure_in_fresh_process(spec, deadly, [batch(registry)], True)
     with pytest.raises(EnvironmentProblem):
-        measured_afresh(BackendSpec("cuda", 1000), registry, [batch(registry)], True)
+        measure_in_fresh_process(BackendSpec("cuda", 1000), registry, [batch(registry)], True)
