@@ -22,21 +22,13 @@ from cudareduce.external.rewrite import (
 )
 
 _RUNTIME = HEADERS.parent
-_FLAGS = (
-    "-O0",
-    "-w",
-    "-fpermissive",
-    "-Wno-narrowing",
-    "-fmax-errors=30",
-    "-pthread",
-    # A call of a function that another file defines fails when it is reached.
-    "-Wl,--unresolved-symbols=ignore-all",
-    "-no-pie",
-)
+_FLAGS = ("-O0", "-w", "-fpermissive", "-Wno-narrowing", "-fmax-errors=30", "-pthread",
+          "-Wl,--no-demangle", "-no-pie")  # fmt: skip
 _COMPILE_LIMIT_S = 60.0
 _MOST_ATTEMPTS = 6
 _ERROR = re.compile(r"^host\.cpp:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _UNDECLARED = re.compile(r"'(\w+)' was not declared in this scope")
+_UNDEFINED = re.compile(r"undefined reference to `(\w+)'")
 _CHECK_MACRO = re.compile(r"(?i)check|err|safe|assert|cuda|gpu|call")
 _FORGOTTEN = re.compile(r"did you forget to '#include <(\w+)>'")
 _CXX20 = re.compile(rb"\brequires\b|\bconcept\b|<=>|<(?:span|concepts|bit|ranges|numbers)>")
@@ -166,6 +158,7 @@ def _roots(
     functions: Sequence[HostFunction], names: Sequence[str], dropped: set[str]
 ) -> tuple[HostFunction, ...]:
     """Functions to call: those named, or all that launch and are not called by another one."""
+    functions = [function for function in functions if function.name != "main"]
     by_name = {function.name: function for function in functions}
     launching = {function.name for function in functions if function.launches}
     grown = True
@@ -176,7 +169,7 @@ def _roots(
     chosen = [by_name[name] for name in sorted(launching - called, key=lambda n: by_name[n].line)]
     if names:
         chosen = [function for function in functions if function.name in names]
-    return tuple(f for f in chosen if f.name not in dropped | {"main"})
+    return tuple(f for f in chosen if f.name not in dropped)
 
 
 def _with_main(program: HostProgram, called: Sequence[HostFunction]) -> bytes:
@@ -203,7 +196,15 @@ def _leave_out(
     candidates that are added to `extra` and `dropped`; None if there is nothing left to try."""
     found = [(int(line) - 1, message) for line, message in _ERROR.findall(errors)]
     more, changed = set(blank), False
-    for header in _FORGOTTEN.findall(errors):
+    for name in _UNDEFINED.findall(errors):  # of another file: it does nothing
+        flag = f"-Wl,--defsym={name}=recorder_missing"
+        if flag not in extra:
+            extra.append(flag)
+            changed = True
+    forgotten = _FORGOTTEN.findall(errors)
+    if not forgotten and "is not a member of 'std'" in errors:
+        forgotten = ["bits/stdc++.h"]
+    for header in forgotten:
         if header not in extra:
             extra += ["-include", header]
             changed = True

@@ -37,6 +37,7 @@ void *symbol_named(const char *name);
 cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t fill(void *address, int byte, size_t bytes);
 void set_device(const void *address, size_t bytes);  // the host or a library wrote device memory
+void touch(const void *address);                     // as set_device(), before the next launch
 void library_call(const char *name);                 // a launch inside a library, not recorded
 void synchronize();
 void option(const char *name);  // a sample asks its command line for this option

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +35,14 @@ DEFAULT_SIZES = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 64)
 #: Elements that are tried where nothing else is asked for; the last ones are beyond 2^24.
 SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1000, 1023, 1024, 4099, 65536, 100003, 1 << 20,
          (1 << 24) + 256, (1 << 24) + 259)  # fmt: skip
+#: Arguments and typed lines for a main() that launches nothing without.
+_GUESSED_INPUT: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("1048576",), ""),
+    ((), "1048576\n" * 4),
+    (("1048576", "256"), ""),
+    (("1", "1"), ""),
+    (("1", "1", "1"), ""),
+)
 _OUTPUT_LINES = 20
 _POLL_S = 0.02
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -62,6 +71,7 @@ class HostRun:
 
     trace: Trace
     output: tuple[str, ...]
+    errors: tuple[str, ...]
     ended: str | None
 
     @property
@@ -78,7 +88,8 @@ def run_host(
 ) -> HostRun:
     """Run a recorded program to its end or to a limit."""
     with TemporaryDirectory(prefix="cudareduce-host-") as folder:
-        log, output, typed = (Path(folder, name) for name in ("recorder.log", "stdout", "stdin"))
+        names = ("recorder.log", "stdout", "stdin", "stderr")
+        log, output, typed, complaints = (Path(folder, name) for name in names)
         typed.write_text(stdin)
         environment = {
             "PATH": os.defpath,
@@ -92,20 +103,21 @@ def run_host(
             "RECORDER_ALL_COPY_BYTES": str(limits.all_copy_bytes),
             **{f"RECORDER_KNOB_{index}": str(value) for index, value in (knobs or {}).items()},
         }
-        with output.open("wb") as out, typed.open("rb") as keyboard:
+        with output.open("wb") as out, typed.open("rb") as keyboard, complaints.open("wb") as err:
             process = subprocess.Popen(
                 [executable, *arguments],
-                cwd=folder, env=environment, stdin=keyboard, stdout=out,
-                stderr=subprocess.DEVNULL, start_new_session=True,
+                cwd=folder, env=environment, stdin=keyboard, stdout=out, stderr=err,
+                start_new_session=True,
             )  # fmt: skip
             ended = _wait(process, limits)
         lines = log.read_text(errors="replace").split("\n") if log.exists() else []
         trace = parse_trace(lines)
-        with output.open(errors="replace") as printed:
-            shown = tuple(
-                line.rstrip("\n") for line, _ in zip(printed, range(_OUTPUT_LINES), strict=False)
-            )
-    return HostRun(trace, shown, trace.ended or ended)
+        return HostRun(trace, _first_lines(output), _first_lines(complaints), trace.ended or ended)
+
+
+def _first_lines(path: Path) -> tuple[str, ...]:
+    with path.open(errors="replace") as file:
+        return tuple(line.rstrip("\n") for line in islice(file, _OUTPUT_LINES))
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
@@ -225,21 +237,30 @@ class _Recorder:
         executable = self.build(text, None)
         if not executable.has_main:
             raise _NoMain
+        if size is not None:
+            return self.main_sizes((size,))
         run = run_host(executable.path, arguments, self.limits)
-        stdin = ""
-        if not _launches(run) and not arguments and not run.out_of_time:  # it may ask for its size
-            number = str(size or DEFAULT_SIZES[0])
-            for words, typed in (([number], ""), ([], f"{number}\n" * 4), ([number] * 2, "")):
-                tried = run_host(executable.path, words, self.limits, stdin=typed)
-                if _launches(tried):
-                    run, arguments, stdin = tried, words, typed
-                    break
-        if not _launches(run):
-            if executable.problem and run.ended and "SIGILL" in run.ended:
-                raise RecordingError(executable.problem)
+        if arguments or (_launches(run) and not run.out_of_time):
+            if not _launches(run):
+                raise RecordingError(_no_launch(self.path.name, "main()", run))
+            return (self.recording(run, " ".join(["main", *arguments]), None),)
+        if run.out_of_time:  # at its own size: a smaller one may do
+            smaller = self.main_sizes((DEFAULT_SIZES[0],), run)
+            if smaller:
+                return smaller
+            if _launches(run):
+                return (self.recording(run, "main", None),)
             raise RecordingError(_no_launch(self.path.name, "main()", run))
-        entry = " ".join(["main", *arguments]) + (", its size from standard input" if stdin else "")
-        return (self.recording(run, entry, size),)
+        for words, typed in _GUESSED_INPUT:
+            tried = run_host(executable.path, words, self.limits, stdin=typed)
+            if _launches(tried):
+                entry = " ".join(["main", *words]) if words else "main, with typed input"
+                return (self.recording(tried, entry, None),)
+        if executable.problem and run.ended and "SIGILL" in run.ended:
+            raise RecordingError(executable.problem)
+        with suppress(UsageError):
+            return self.functions((), DEFAULT_SIZES)
+        raise RecordingError(_no_launch(self.path.name, "main()", run))
 
     def functions(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
@@ -277,14 +298,16 @@ class _Recorder:
         ]
         return tuple(one for one in recorded if isinstance(one, Recording))
 
-    def main_sizes(self, sizes: Sequence[int]) -> tuple[Recording, ...]:
+    def main_sizes(
+        self, sizes: Sequence[int], base: HostRun | None = None
+    ) -> tuple[Recording, ...]:
         code = self.text()
         if not re.search(rb"\bmain\s*\(", code):
             raise _NoMain
         executable = self.build(code, None)
         if not executable.has_main:
             raise _NoMain
-        found = self.find_knob(code, executable)
+        found = self.find_knob(code, executable, base or run_host(executable.path, (), self.limits))
         if found is None:
             return ()
         knob, scale = found
@@ -305,10 +328,11 @@ class _Recorder:
             source = knob.constant.replaced(code, str(number)).decode(errors="replace")
         return replace(recording, varied=knob.words, source=source)
 
-    def find_knob(self, code: bytes, executable: Executable) -> tuple[_Knob, Scale] | None:
+    def find_knob(
+        self, code: bytes, executable: Executable, base: HostRun
+    ) -> tuple[_Knob, Scale] | None:
         """The first knob that the largest buffer's elements are in proportion to."""
         deadline = Deadline(self.limits.search_s)
-        base = run_host(executable.path, (), self.limits)
         for knob in self.knobs(code, executable, base):
             if deadline.passed:
                 return None
@@ -316,9 +340,12 @@ class _Recorder:
                 numbers = (4096, 8192)
             else:
                 value = knob.constant.value
-                large = value >= 1 << 16
-                numbers = (value // 4, value // 2) if large else (2 * value, 4 * value)
-            samples = [self.sample(knob, number, code) for number in numbers]
+                numbers = (2 * value, 4 * value) if value < 1 << 12 else (value // 64, value // 32)
+            samples = []
+            for number in numbers:
+                samples.append(self.sample(knob, number, code))
+                if samples[-1][1] == 0:
+                    break
             if knob.constant is not None and not base.out_of_time:
                 samples.append((knob.constant.value, _elements(base)))
             scale = scale_of(samples)
@@ -328,10 +355,13 @@ class _Recorder:
 
     def sample(self, knob: _Knob, number: int, code: bytes) -> tuple[int, int]:
         """A number and the elements of the largest buffer with it, 0 if nothing is launched."""
-        run = self.run_knob(knob, number, code)
+        limits = replace(self.limits, wall_s=self.limits.wall_s / 2, cpu_s=2)
+        run = replace(self, limits=limits).run_knob(knob, number, code)
         return number, _elements(run) if run is not None and not run.out_of_time else 0
 
     def knobs(self, code: bytes, executable: Executable, base: HostRun) -> Iterator[_Knob]:
+        if base.out_of_time:
+            yield from self.constant_knobs(code, executable)
         if b"argv" in code or re.search(rb"main\s*\(\s*int\s+\w+\s*,", code):
             for option in base.trace.options:
                 yield _Knob(f"--{option}", (f"--{option}={{}}",), executable=executable.path)
@@ -340,6 +370,10 @@ class _Recorder:
                 yield _Knob(place, words, executable=executable.path)
         if re.search(rb"\bcin\b|\bscanf\b|\bgetline\b|\bfgets\b", code):
             yield _Knob("standard input", stdin="{0}\n{0}\n{0}\n", executable=executable.path)
+        if not base.out_of_time:
+            yield from self.constant_knobs(code, executable)
+
+    def constant_knobs(self, code: bytes, executable: Executable) -> Iterator[_Knob]:
         for constant in constants(code):
             changed = constant.replaced(code, f"::recorder::knob(0, ({constant.text}))")
             runtime: Path | None = None
@@ -400,7 +434,9 @@ def _no_launch(file: str, entry: str, run: HostRun) -> str:
             f"{file}: a device would refuse the launch that {entry} makes: {run.trace.refused[0]}."
         )
     if run.ended:
-        return f"{file}: {entry} launches nothing before {run.ended}."
+        printed = next((line.strip() for line in (*run.errors, *run.output) if line.strip()), "")
+        said = f" and printed {printed[:80]!r}" if printed else ""
+        return f"{file}: {entry} launches nothing before {run.ended}{said}."
     return f"{file}: {entry} launches no kernel."
 
 

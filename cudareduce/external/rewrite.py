@@ -19,8 +19,28 @@ from cudareduce.errors import UsageError
 from cudareduce.problem.parsing import every, parsed
 
 HEADERS = Path(__file__).parent / "include"
-#: Headers of samples and books that the recorder has a version of, whatever folder they are in.
-_SAMPLE_HEADERS = frozenset(path.name for path in (HEADERS / "samples").iterdir())
+#: Headers of CUDA that say nothing more than cuda_runtime.h of the recorder does.
+_RUNTIME_HEADERS = re.compile(
+    r"(?:cuda|cuda_runtime_api|cuda_profiler_api|cuda_device_runtime_api|cuda_pipeline|driver_types"
+    r"|cuda_pipeline_primitives|vector_types|vector_functions|device_launch_parameters|device_types"
+    r"|device_functions|device_atomic_functions|sm_\d+_\w+|host_defines|host_config|math_constants"
+    r"|math_functions|builtin_types|channel_descriptor|texture_types|cuda_texture_types)\.h"
+)
+#: Headers of samples and books, whatever folder they are in.
+_SAMPLE_HEADERS = re.compile(
+    r"helper_\w+\.h|cutil\w*\.h|book\.h|error\.cuh|freshman\.h|gpu_?timer\.h|cuda_helper\.h"
+    r"|common\.h|timer\.h|utils\.h|check\.h"
+)
+#: Headers of libraries, by the start of their names, and what the recorder has instead.
+_LIBRARY_HEADERS = {
+    "thrust/random": "thrust_random.h",
+    "thrust/": "thrust.h",
+    "cub/": "cub.h",
+    "cuda/": "libcudacxx.h",
+    "cooperative_groups/": "cooperative_groups.h",
+    "nvtx3/": "nvToolsExt.h",
+    "cublas.h": "cublas_v2.h",
+}
 _HEADER_FOLDERS = ("include", "inc", "headers", "common", "Common", "src", "utils", "util", "lib")
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _PLACEHOLDER = re.compile(rb"^#pragma recorder include (.*)$")
@@ -94,7 +114,7 @@ def _system_folders() -> tuple[Path, ...]:
 
 
 def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path]) -> Path | None:
-    folders = [beside] if quoted else []
+    folders = [beside] if quoted or _known_header(name) is None else []
     if not Path(name).name.startswith("helper_"):  # the recorder has its own
         folders += include
         if quoted:
@@ -130,12 +150,14 @@ def _includes(
 
 def _known_header(name: str) -> str | None:
     """How the compiler finds a header that is not the user's."""
-    plain = Path(name).name
-    if plain in _SAMPLE_HEADERS:
-        return f"samples/{plain}"
+    for start, header in _LIBRARY_HEADERS.items():
+        if name.startswith(start):
+            return header
+    if _RUNTIME_HEADERS.fullmatch(name):
+        return "cuda_runtime.h"
     if any((folder / name).is_file() for folder in (HEADERS, *_system_folders())):
         return name
-    return None
+    return "samples.h" if _SAMPLE_HEADERS.fullmatch(Path(name).name) else None
 
 
 def preprocess(

@@ -19,7 +19,7 @@ _INTEGER = re.compile(
 )
 _SIZE_NAME = re.compile(
     r"(?i)^(?:h_|d_|k)?(?:n|m|size|len|length|count|num|numel|elements|total|dim|width|cols?|rows?)$"
-    r"|elem|size|count|len|num|_n$|^n_|total|dim"
+    r"|elem|size|count|len|num|_n$|^n_|^n[xyz]$|total"
 )
 _OTHER_NAME = re.compile(
     r"(?i)block|thread|tpb|tile|warp|iter|repeat|seed|device|grid|stream|loop|trial|radix|mask|shared"
@@ -77,9 +77,10 @@ def constants(code: bytes) -> list[Constant]:
     return ranked[:_MOST_CANDIDATES]
 
 
-def _rank(constant: Constant) -> tuple[bool, bool, int]:
+def _rank(constant: Constant) -> tuple[bool, bool, bool, int]:
     return (
         _OTHER_NAME.search(constant.name) is not None,
+        constant.value < 256,
         _SIZE_NAME.search(constant.name) is None,
         -constant.value,
     )
@@ -166,6 +167,8 @@ def largest_buffer(steps: tuple[Step, ...], sizes: dict[int, int]) -> tuple[int,
 def scale_of(samples: list[tuple[int, int]]) -> Scale | None:
     """The scale that two or more (number, elements) pairs agree on; None if elements do not grow
     in proportion to the number or its square."""
+    if any(elements == 0 for _, elements in samples):
+        return None
     (number, elements), *others = samples
     for power in (1, 2):
         factor = elements // number**power

@@ -2,7 +2,7 @@
 #pragma once
 #include <sys/time.h>
 
-#include "../cuda_runtime.h"
+#include "cuda_runtime.h"
 
 #ifndef EXIT_WAIVED
 #define EXIT_WAIVED 2
@@ -107,6 +107,31 @@ inline bool sdkResetTimer(StopWatchInterface **) { return true; }
 inline bool sdkDeleteTimer(StopWatchInterface **) { return true; }
 inline float sdkGetTimerValue(StopWatchInterface **) { return 1; }
 inline float sdkGetAverageTimerValue(StopWatchInterface **) { return 1; }
+
+// cutil, of samples before CUDA 5
+#define cutCheckCmdLineFlag checkCmdLineFlag
+#define cutGetCmdLineArgumenti(count, arguments, name, value) \
+  (*(value) = getCmdLineArgumentInt(count, arguments, name), true)
+#define cutilDeviceInit(count, arguments)
+#define cutilExit(count, arguments)
+#define cutilSafeThreadSync() cudaDeviceSynchronize()
+#define cutilSafeMalloc(value) (value)
+enum CUTBoolean { CUTFalse, CUTTrue };
+inline CUTBoolean cutCreateTimer(unsigned *timer) { return *timer = 0, CUTTrue; }
+inline CUTBoolean cutStartTimer(unsigned) { return CUTTrue; }
+inline CUTBoolean cutStopTimer(unsigned) { return CUTTrue; }
+inline CUTBoolean cutResetTimer(unsigned) { return CUTTrue; }
+inline CUTBoolean cutDeleteTimer(unsigned) { return CUTTrue; }
+inline float cutGetTimerValue(unsigned) { return 1; }
+inline float cutGetAverageTimerValue(unsigned) { return 1; }
+template <class T>
+CUTBoolean cutComparef(const T *, const T *, unsigned) {
+  return CUTTrue;
+}
+template <class T>
+CUTBoolean cutComparefe(const T *, const T *, unsigned, float) {
+  return CUTTrue;
+}
 
 struct GpuTimer {
   void Start() {}

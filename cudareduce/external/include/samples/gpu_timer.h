@@ -1,2 +1,0 @@
-#pragma once
-#include "helper_cuda.h"
