@@ -178,7 +178,7 @@ def _with_main(program: HostProgram, called: Sequence[HostFunction]) -> bytes:
         names = ", ".join(f'"{name}"' for name in function.parameters)
         lines.append(
             f"  if (atoi(values[1]) == {number}) "
-            f"return recorder::call(::{function.call}, {{{names}}}, values + 2);"
+            f"return recorder::call(&::{function.call}, {{{names}}}, values + 2);"
         )
     text = re.sub(rb"\bmain(?=\s*\()", b"recorder_main", program.text)
     return text + b"\n" + "\n".join([*lines, "  return 2;", "}", ""]).encode()
@@ -219,7 +219,7 @@ def _leave_out(
                 changed = True
             continue
         line = rows[row] if row < len(rows) else b""
-        candidate = re.search(rb"recorder::call\(::([\w:]*?)(\w+)[<,]", line)
+        candidate = re.search(rb"recorder::call\(&::([\w:]*?)(\w+)[<,]", line)
         if candidate:
             dropped.add(candidate[2].decode())
             changed = True

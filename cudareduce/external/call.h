@@ -49,8 +49,9 @@ struct Given {
   }
 };
 
-template <class R, class... P, size_t... I>
-int call(R (*function)(P...), const char *const *names, char **values, std::index_sequence<I...>) {
+template <class... P, class F, size_t... I>
+int call(F function, std::vector<const char *> names, char **values, std::index_sequence<I...>) {
+  names.resize(sizeof...(P), "");
   if (values[0] == nullptr && sizeof...(P) > 0) {
     (describe(names[I], Given<P>::kind), ...);
   } else {
@@ -61,8 +62,19 @@ int call(R (*function)(P...), const char *const *names, char **values, std::inde
 
 template <class R, class... P>
 int call(R (*function)(P...), std::vector<const char *> names, char **values) {
-  names.resize(sizeof...(P), "");
-  return call(function, names.data(), values, std::index_sequence_for<P...>());
+  return call<P...>(function, names, values, std::index_sequence_for<P...>());
+}
+
+// A method of an object that needs no arguments to be made.
+template <class C, class R, class... P>
+int call(R (C::*method)(P...), std::vector<const char *> names, char **values) {
+  static C object;
+  const auto function = [&](P... arguments) { (object.*method)(static_cast<P>(arguments)...); };
+  return call<P...>(function, names, values, std::index_sequence_for<P...>());
+}
+template <class C, class R, class... P>
+int call(R (C::*method)(P...) const, std::vector<const char *> names, char **values) {
+  return call(reinterpret_cast<R (C::*)(P...)>(method), names, values);
 }
 
 }  // namespace recorder

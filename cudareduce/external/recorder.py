@@ -340,7 +340,8 @@ class _Recorder:
                 numbers = (4096, 8192)
             else:
                 value = knob.constant.value
-                numbers = (2 * value, 4 * value) if value < 1 << 12 else (value // 64, value // 32)
+                least = 2 * value if value < 1 << 12 else max(256, value >> 12)
+                numbers = (least, 2 * least)
             samples = []
             for number in numbers:
                 samples.append(self.sample(knob, number, code))
@@ -495,8 +496,9 @@ def _dimensions(count: int, size: int) -> list[tuple[int, ...]]:
     if count < 2:
         return [(size,) * count]
     rows = 1 << max(0, (size.bit_length() - 1) // 2)
-    first = [(*(1,) * (count - 2), rows, max(1, size // rows))]
-    if count > 2:
-        side = max(1, round(size ** (1 / count)))
-        first.insert(0, (side,) * (count - 1) + (max(1, size // side ** (count - 1)),))
-    return [*first, (size,) * count if count == 2 else (1,) * (count - 1) + (size,)]
+    matrix = (*(1,) * (count - 2), rows, max(1, size // rows))
+    if count == 2:
+        return [matrix, (size, size)]
+    side = max(1, round(size ** (1 / count)))
+    cube = (*(side,) * (count - 1), max(1, size // side ** (count - 1)))
+    return [matrix, cube, (*(1,) * (count - 1), size)]

@@ -125,7 +125,8 @@ Step = Launch | Fill | CopyIn | CopyOut | CopyWithin | LibraryCall
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All steps of one run, in the order of the host's calls.
+    """All steps of one run, in the order of the host's calls. Of steps that are exactly alike, as
+    in a loop that measures, the first 256 are kept.
 
     Compile the kernels from `source` if it is given: the file's text with the constant that sets
     its size changed; else from `path`; in both cases with `include` and `define`.

@@ -275,6 +275,8 @@ class _Rewriter:
                 self._call(node)
             elif node.type == "cast_expression":
                 self._cast(node, node.child_by_field_name("value"))
+            elif node.type == "declaration" and b"__global__" in (node.text or b""):
+                self._declare(node)
             elif node.type == "declaration":
                 self._symbol(node)
             left += reversed(node.children)
@@ -298,6 +300,14 @@ class _Rewriter:
             if described:
                 self._functions.append(described)
         return False
+
+    def _declare(self, declaration: Node) -> None:
+        """A stub for a kernel that another file defines."""
+        name = _text(_name_node(declaration))
+        if name and name not in self._kernels:
+            self._kernels.add(name)
+            end = declaration.end_byte
+            self._edits.append((end - 1, end, b" " + self._stub(declaration)))
 
     def _stub(self, function: Node) -> bytes:
         declarator = _function_declarator(function)
@@ -442,22 +452,20 @@ def _template_parameter_names(function: Node) -> list[str]:
 
 
 def _describe(function: Node, body: Node, line: int) -> HostFunction | None:
-    """A function of the host as one may call it; None for a method or a lambda."""
+    """A function of the host as one may call it; None for one of a class template."""
     declarator = _function_declarator(function)
     named = _name_node(function)
-    if (
-        declarator is None
-        or named is None
-        or named.type not in ("identifier", "qualified_identifier")
-    ):
+    kinds = ("identifier", "qualified_identifier", "field_identifier")
+    if declarator is None or named is None or named.type not in kinds:
         return None
     scopes: list[str] = []
     node = function.parent
     while node is not None:
-        if node.type in ("class_specifier", "struct_specifier"):
-            return None
-        if node.type == "namespace_definition":
+        if node.type in ("class_specifier", "struct_specifier", "namespace_definition"):
             scopes.insert(0, _text(node.child_by_field_name("name")))
+            is_template = node.parent is not None and node.parent.type == "template_declaration"
+            if is_template or (not scopes[0] and node.type != "namespace_definition"):
+                return None
         node = node.parent
     name = _text(named)
     call = "::".join(scope for scope in (*scopes, name) if scope)
@@ -465,7 +473,7 @@ def _describe(function: Node, body: Node, line: int) -> HostFunction | None:
     parameters = declarator.child_by_field_name("parameters")
     code = _text(body)
     return HostFunction(
-        name=name,
+        name=name.rpartition("::")[2],
         call=f"{call}<{', '.join(arguments)}>" if arguments else call,
         parameters=tuple(
             _parameter_name(p)

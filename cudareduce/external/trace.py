@@ -25,6 +25,7 @@ from cudareduce.external.recording import (
 
 _MANAGED, _SYMBOLS = "mpS", "sS"
 _POINTER_BYTES = 8
+_UNNAMED = re.compile(r"^recorder_unnamed_\d+$")
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
@@ -128,7 +129,7 @@ class _Parser:
         return Launch(
             kernel=kernel,
             template=template,
-            parameters=tuple((a[1], _type_name(a[2])) for a in arguments),
+            parameters=tuple((_UNNAMED.sub("", a[1]), _type_name(a[2])) for a in arguments),
             grid=_dim3(grid),
             block=_dim3(block),
             shared=int(shared),

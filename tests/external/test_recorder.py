@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from cudareduce.external.build import RecordingError
-from cudareduce.external.recorder import record, record_sizes
+from cudareduce.external.recorder import Limits, record, record_sizes
 from cudareduce.external.recording import (
     CopyIn,
     CopyOut,
     Fill,
     Launch,
+    LibraryCall,
     Pointer,
     Recording,
     Scalar,
@@ -216,6 +217,68 @@ def test_a_host_function_is_called(tmp_path: Path, cache: Path) -> None:
     assert [buffer.parameter for buffer in recording.buffers] == ["in", "out"]
     assert recording.buffers[0].nbytes == 4000
     assert launches(recording)[0].grid == (4, 1, 1)
+
+
+def test_methods_and_static_functions_are_called(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(
+        KERNEL
+        + """
+namespace mine {
+struct Reducer {
+  int block = 128;
+  void run(const float *in, float *out, int n) const { sum<<<n / block, block>>>(in, out, n); }
+  static void one(float *all, int n) { sum<<<1, 32>>>(all, all, n); }
+};
+}
+"""
+    )
+    recordings = record(path, size=1024, cache=cache)
+    assert [(r.entry, told(launches(r)[0])) for r in recordings] == [
+        ("mine::Reducer::run(in, out, n=1024)", "sum 8 128 0"),
+        ("mine::Reducer::one(all, n=1024)", "sum 1 32 0"),
+    ]
+
+
+def test_thrust_holds_memory(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(
+        "#include <thrust/device_vector.h>\n#include <thrust/host_vector.h>\n"
+        "#include <thrust/reduce.h>\n"
+        + KERNEL
+        + """
+int main() {
+  thrust::host_vector<float> h(100, 1.0f);
+  thrust::device_vector<float> x = h, out(1);
+  sum<<<1, 128>>>(thrust::raw_pointer_cast(x.data()), out.data().get(), x.size());
+  float result = out[0];
+  thrust::reduce(x.begin(), x.end());
+}
+"""
+    )
+    (recording,) = record(path, cache=cache)
+    assert [type(step) for step in recording.steps] == [
+        *(CopyIn, CopyIn, Launch, CopyOut, LibraryCall),
+    ]
+
+
+def test_a_kernel_of_another_file_is_launched(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(
+        "__global__ void sum(const float *, float *out, int n);\nfloat read_all(int n);\n"
+        + MAIN.format("read_all(3); sum<<<4, 32>>>(x, out, 7);")
+    )
+    (recording,) = record(path, cache=cache)
+    assert told(launches(recording)[0]) == "sum 4 32 0"
+    assert [name for name, _ in launches(recording)[0].parameters] == ["", "out", "n"]
+
+
+def test_a_program_without_end_is_ended(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "file.cu"
+    path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1); while (true);"))
+    (recording,) = record(path, cache=cache, limits=Limits(wall_s=1))
+    assert launches(recording)
+    assert recording.ended == "it ran longer than 1 s"
 
 
 ERRORS = {
