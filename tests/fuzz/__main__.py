@@ -1,6 +1,6 @@
 """`python -m tests.fuzz --minutes 60`: all targets in turn, with fresh seeds, for so long.
 
-What fails is made small and kept under `seeds/`, one input for each place in the code and kind of
+What fails is made small and kept in `seeds.json`, one input for each place in the code and kind of
 error; that is all a repetition takes. Ends with 1 if anything was found.
 """
 
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import HypothesisWarning
 
 from tests.conftest import ROOT
-from tests.fuzz.targets import LIMIT_S, SEEDS, TARGETS, TooSlow, seeds
+from tests.fuzz.targets import LIMIT_S, TARGETS, TooSlow, seeds, store_seed
 
 #: How long making one input small may take.
 SHRINK_S = 60.0
@@ -47,9 +47,9 @@ def fault(name: str, error: BaseException) -> Fault:
 def known() -> set[Fault]:
     """The faults of the seeds that still fail."""
     found = set()
-    for name, path in seeds():
+    for name, _, data in seeds():
         try:
-            TARGETS[name].check(path.read_bytes())
+            TARGETS[name].check(data)
         except Exception as error:
             found.add(fault(name, error))
     return found
@@ -132,12 +132,11 @@ def main(minutes: float, target: tuple[str, ...], first: int | None) -> None:
             if failure is None:
                 continue
             data, what = failure
-            path = SEEDS / name / hashlib.sha256(data).hexdigest()[:12]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            seed_name = hashlib.sha256(data).hexdigest()[:12]
+            store_seed(name, seed_name, data)
             faults.add(what)
             found += 1
-            click.echo(f"{' '.join(what)}: {path.relative_to(ROOT)}: {data[:120]!r}")
+            click.echo(f"{' '.join(what)}: {seed_name}: {data[:120]!r}")
         number += 1
     click.echo(f"about {tried} inputs, {found} new faults")
     sys.exit(1 if found else 0)

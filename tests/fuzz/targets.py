@@ -38,10 +38,10 @@ from tests.test_attacks import FOREIGN, kernel
 for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "tabulate"):
     importlib.import_module(_late)  # takes longer than a call may, and must not be cut short
 
-#: CPU seconds that a call may take, however busy the machine: the longest inputs take 0.7 to 0.9 on
-#: two cores of a server, and what is quadratic in them takes minutes.
-LIMIT_S = 3.0
-SEEDS = Path(__file__).parent / "seeds"
+#: CPU seconds after which a call counts as hanging. The longest inputs take one; code that is
+#: quadratic in them takes minutes, so that the speed of the machine does not decide.
+LIMIT_S = 30.0
+SEEDS = Path(__file__).with_name("seeds.json")
 
 
 class TooSlow(AssertionError):
@@ -50,10 +50,9 @@ class TooSlow(AssertionError):
 
 @contextlib.contextmanager
 def quickly(limit_s: float = LIMIT_S) -> Iterator[None]:
-    """Raise TooSlow in whatever runs here, a regular expression too, after so much CPU time.
+    """Raise TooSlow in the body, even inside a regular expression, after `limit_s` of CPU time.
 
-    No garbage is collected meanwhile: that takes long after thousands of tests, and what is raised
-    in a collector's callback (Hypothesis has one) is lost.
+    Garbage collection is off meanwhile: an exception raised in one of its callbacks is lost.
     """
 
     def stop(*_: object) -> None:
@@ -290,6 +289,23 @@ TARGETS = {
 }
 
 
-def seeds() -> list[tuple[str, Path]]:
-    """Inputs that have been found, with their targets."""
-    return [(path.parent.name, path) for path in sorted(SEEDS.glob("*/*"))]
+def seeds() -> list[tuple[str, str, bytes]]:
+    """Target, name and data of each stored input. The file lists an input's parts as
+    [text, repetitions]; bytes that are no UTF-8 are surrogates."""
+    stored: dict[str, dict[str, list[tuple[str, int]]]] = json.loads(SEEDS.read_text())
+    return [
+        (target, name, b"".join(text.encode("utf-8", "surrogateescape") * n for text, n in parts))
+        for target, inputs in stored.items()
+        for name, parts in inputs.items()
+    ]
+
+
+def store_seed(target: str, name: str, data: bytes) -> None:
+    """Add an input to the stored ones, one per line."""
+    stored = json.loads(SEEDS.read_text())
+    stored[target][name] = [(data.decode("utf-8", "surrogateescape"), 1)]
+    targets = []
+    for key, inputs in stored.items():
+        lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in inputs.items())
+        targets.append(f" {json.dumps(key)}: {{\n{lines}\n }}")
+    SEEDS.write_text("{\n" + ",\n".join(targets) + "\n}\n")
