@@ -184,6 +184,8 @@ def transcript(call: Call, case: tuple[str, ...], out: Path) -> str:
     own = out / "theirs.cu"
     own.write_text(FOREIGN)
     code, stdout, stderr = call(*(word.format(out=out, file=own) for word in case))
+    if case[-2:] == ("--format", "json") and "{" in stdout:
+        stdout = one_line_each(stdout)
     parts = [f"$ cudareduce {' '.join(case)}", f"exit code {code}"]
     parts += [f"----- standard output\n{stdout}", f"----- standard error\n{stderr}"]
     for path in sorted(out.iterdir()):
@@ -209,6 +211,14 @@ def stored_cases(group: str) -> dict[str, str]:
     path = GOLDEN / f"{group}.txt"
     parts = re.split(r"^=== (.+)\n", path.read_text() if path.exists() else "", flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def one_line_each(text: str) -> str:
+    """JSON with each member of its outermost list or object on a line."""
+    data = json.loads(text)
+    if isinstance(data, list):
+        return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in data)
+    return "".join(f"{name}: {json.dumps(data[name], ensure_ascii=False)}\n" for name in data)
 
 
 def compare(name: str, text: str) -> None:
