@@ -18,11 +18,11 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.reference import most_bounded
 from cudareduce.verify.test_sets import TestSet
-from cudareduce.verify.verdict import HANGS, HAZARD, UNDECIDED, Verdict
+from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault
 
 #: Causes that no precondition excuses, in the words of the emulator.
 _BUGS = re.compile(
-    rf"{HAZARD}|{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
+    rf"{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
     r"|not all threads|is not possible here|never set"
 )
 #: Right at fewer sizes may be so by chance.
@@ -33,9 +33,13 @@ _EVERY_UP_TO, _SOME_UP_TO = 1600, 2**17
 _MOST_TRIED = 10
 
 
+def _is_bug(reason: str) -> bool:
+    return is_synchronisation_fault(reason) or bool(_BUGS.search(reason))
+
+
 def may_have_precondition(case: Case, verdict: Verdict) -> bool:
     """True if an external program failed for a cause that a precondition may exclude."""
-    failed = verdict.outcome == "fail" and not _BUGS.search(verdict.reason)
+    failed = verdict.outcome == "fail" and not _is_bug(verdict.reason)
     return case.kernel.program is not None and (failed or is_undecided(case, verdict))
 
 
@@ -51,7 +55,7 @@ def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
     whole = _asking(case, **every)
     outcomes = dict(_outcomes(session, whole))
     failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
-    bug = next((v.reason for v in failed.values() if _BUGS.search(v.reason)), "")
+    bug = next((v.reason for v in failed.values() if _is_bug(v.reason)), "")
     if bug:
         return None, bug
     good = [shape for shape, v in outcomes.items() if v.outcome == "pass"]

@@ -9,14 +9,16 @@ from dataclasses import replace
 from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case
 from cudareduce.verify.test_sets import watched_test_set
-from cudareduce.verify.verdict import HAZARD, Verdict
+from cudareduce.verify.verdict import Verdict, is_synchronisation_fault
 
 
 def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
     """Verdicts on cases, of a user's file that failed with the race that was found, if one was."""
     return {
         case: _told(session, case, verdict)
-        if verdict.outcome == "fail" and case.kernel.foreign and HAZARD not in verdict.reason
+        if verdict.outcome == "fail"
+        and case.kernel.foreign
+        and not is_synchronisation_fault(verdict.reason)
         else verdict
         for case, verdict in verdicts.items()
     }  # fmt: skip
@@ -27,6 +29,6 @@ def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
         return verdict
     net = watched_test_set(case, verdict.effort.sizes, session.backend.limits())
     found = session.tries.verdict(case, [net])
-    if found is None or HAZARD not in found.reason:
+    if found is None or not is_synchronisation_fault(found.reason):
         return verdict
     return replace(verdict, reason=found.reason, error=None, bound=None)

@@ -16,7 +16,7 @@ from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
 from cudareduce.problem.operators import Map
 from cudareduce.verify.test_sets import race_test_sets, size_test_set, tile_of
-from cudareduce.verify.verdict import HAZARD, Verdict
+from cudareduce.verify.verdict import Verdict, is_synchronisation_fault
 
 #: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
 #: alone is not right up to any.
@@ -50,7 +50,7 @@ def with_reach(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
 
 
 def _told(session: Session, case: Case, verdict: Verdict) -> Verdict:
-    if session.jobs.emulator is None or HAZARD in verdict.reason:
+    if session.jobs.emulator is None or is_synchronisation_fault(verdict.reason):
         return verdict
     reach = _reach(session, case, verdict)
     if reach is None and case.kernel.whole_tiles and "block" in (case.kernel.guessed or ()):
@@ -100,7 +100,7 @@ def _race(session: Session, case: Case) -> str:
     asks = replace(case.asks, multiple=lcm(tile_of(case), case.asks.multiple))
     whole = replace(case, kernel=replace(case.kernel, asks=asks))
     found = session.tries.verdict(whole, [next(race_test_sets(whole))])
-    return found.reason if found is not None and HAZARD in found.reason else ""
+    return found.reason if found is not None and is_synchronisation_fault(found.reason) else ""
 
 
 def _alone(n: int, mapped: Map | None = None) -> str:

@@ -17,7 +17,7 @@ from cudareduce.machine.host import cpu_count
 from cudareduce.problem.inputs import varies
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.test_sets import TestSet
-from cudareduce.verify.verdict import HANGS, HAZARD, Verdict, skipped
+from cudareduce.verify.verdict import HANGS, Verdict, is_synchronisation_fault, skipped
 
 #: What is only tried, and takes so many seconds, is not worth more.
 _TRIED_S = 2.5
@@ -46,7 +46,7 @@ def _shows(case: Case) -> bool:
 def may_be_mended(case: Case, verdict: Verdict) -> bool:
     """Whether a file without a header that is wrong may be right launched otherwise, or on a
     condition: a race, or no end, is wrong on every input."""
-    sure = HAZARD in verdict.reason or HANGS in verdict.reason
+    sure = is_synchronisation_fault(verdict.reason) or HANGS in verdict.reason
     return verdict.outcome == "fail" and case.kernel.guessed is not None and not sure
 
 

@@ -3,16 +3,16 @@
 #include <atomic>
 
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "traffic.h"
 
 namespace cudaemu {
 namespace {
 
 template <class W>
-W begin(W *address, Scope scope, const void *return_address) {
+W begin(W *address, Scope scope, bool acquires, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::atomic_accessed(address, sizeof *address, scope, return_address);
+    races::atomic_reads(address, sizeof *address, scope, acquires, return_address);
   } else if (traffic::counting) {
     traffic::atomic();
     running_block->preempt();
@@ -24,18 +24,19 @@ W begin(W *address, Scope scope, const void *return_address) {
 
 template <class W>
 W exchange_if_equal(W *address, W expected, W desired) {
-  if (running_block->launch().watched && expected != desired) hazards::value_changed();
-  __atomic_compare_exchange_n(address, &expected, desired, false, __ATOMIC_RELAXED,
-                              __ATOMIC_RELAXED);
-  return expected;  // what was found
+  const bool changes = expected != desired;
+  const bool done = __atomic_compare_exchange_n(address, &expected, desired, false,
+                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  if (done && changes && running_block->launch().watched) races::atomic_writes();
+  return expected;  // the value found
 }
 
-// As the load of a volatile is: it may be one of many until somebody stores there.
+// May be one of many in a loop that polls, as the load of a volatile may.
 template <class W>
-W load(const W *address, const void *return_address) {
+W load(const W *address, bool acquires, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::access_memory(address, sizeof *address, {hazards::Kind::Read, true, false, true},
-                           return_address);
+    races::access_memory(address, sizeof *address,
+                           {races::Kind::Read, true, false, true, acquires}, return_address);
   } else if (traffic::counting) {
     traffic::polled();
   } else {
@@ -47,7 +48,7 @@ W load(const W *address, const void *return_address) {
 template <class W>
 void store(W *address, W value, const void *return_address) {
   if (running_block->launch().watched) {
-    hazards::access_memory(address, sizeof *address, {hazards::Kind::Write, true, false, true},
+    races::access_memory(address, sizeof *address, {races::Kind::Write, true, false, true},
                            return_address);
   } else {
     running_block->preempt();
@@ -58,19 +59,19 @@ void store(W *address, W value, const void *return_address) {
 }  // namespace
 
 #define CUDAEMU_ATOMICS(Word)                                            \
-  Word begin_atomic(Word *address, Scope scope) {                        \
-    return begin(address, scope, __builtin_return_address(0));           \
+  Word begin_atomic(Word *address, Scope scope, bool acquires) {         \
+    return begin(address, scope, acquires, __builtin_return_address(0)); \
   }                                                                      \
   Word compare_and_swap(Word *address, Word expected, Word desired) {    \
     return exchange_if_equal(address, expected, desired);                \
   }
 CUDAEMU_WORDS(CUDAEMU_ATOMICS)
 
-uint32_t atomic_load(const uint32_t *address) {
-  return load(address, __builtin_return_address(0));
+uint32_t atomic_load(const uint32_t *address, bool acquires) {
+  return load(address, acquires, __builtin_return_address(0));
 }
-uint64_t atomic_load(const uint64_t *address) {
-  return load(address, __builtin_return_address(0));
+uint64_t atomic_load(const uint64_t *address, bool acquires) {
+  return load(address, acquires, __builtin_return_address(0));
 }
 void atomic_store(uint32_t *address, uint32_t value) {
   store(address, value, __builtin_return_address(0));
@@ -79,39 +80,41 @@ void atomic_store(uint64_t *address, uint64_t value) {
   store(address, value, __builtin_return_address(0));
 }
 
-// All threads of a block, then one of each block: as kernels build such a barrier themselves.
+// All threads of a block meet, then one thread of each block.
 void grid_barrier(Site at) {
   const Launch &launch = running_block->launch();
   block_barrier(at);
   if (this_thread->rank == 0) {
     GridBarrier &barrier = launch.barrier;
     const uint64_t before = __atomic_load_n(&barrier.passed, __ATOMIC_SEQ_CST);
+    const auto access = [&] {
+      races::atomic_reads(&barrier.arrived, sizeof barrier.arrived, Scope::Device, true, nullptr);
+    };
     fence(Scope::Device);
     if (launch.watched) {
-      hazards::atomic_accessed(&barrier.arrived, sizeof barrier.arrived, Scope::Device, nullptr);
+      access();
+      races::atomic_writes();
     }
     if (__atomic_add_fetch(&barrier.arrived, 1, __ATOMIC_SEQ_CST) % launch.blocks() == 0) {
       __atomic_add_fetch(&barrier.passed, 1, __ATOMIC_SEQ_CST);
     }
     const auto closed = [&] { return __atomic_load_n(&barrier.passed, __ATOMIC_SEQ_CST) == before; };
     while (closed()) {
-      // One that was there has opened it before it ended, so this must be looked at first.
+      // A block that arrived has opened the barrier before it ended, so check `ended` first.
       if (__atomic_load_n(&barrier.ended, __ATOMIC_SEQ_CST) > 0 && closed()) {
         diagnose(at, "grid.sync() waits for a block that does not come");
         running_block->abandon();
       }
       running_block->pause();
     }
-    if (launch.watched) {
-      hazards::atomic_accessed(&barrier.arrived, sizeof barrier.arrived, Scope::Device, nullptr);
-    }
+    if (launch.watched) access();
   }
   block_barrier(at);
 }
 
-void fence(Scope scope) {
+void fence(Scope scope, Fence order) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (running_block->launch().watched) hazards::thread_fenced(scope);
+  if (running_block->launch().watched) races::thread_fenced(scope, order);
   if (traffic::counting && scope == Scope::Device) traffic::fenced();
 }
 

@@ -3,6 +3,9 @@
 // Every set of threads is a bit mask, one word for each warp and one word for the set of warps, so
 // that releasing a barrier or finding the next thread takes a few instructions.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "fiber.h"
 #include "runtime.h"
 
@@ -35,7 +38,7 @@ struct Launch {
   size_t dynamic_shared;
   Order order;
   uint64_t seed;
-  bool watched;  // every access is checked for hazards, on one OS thread
+  bool watched;  // every access is checked for data races, on one OS thread
   bool counted;  // what warps ask of memory is counted, on one OS thread
   uint64_t first, last;  // of the blocks that are run: all, or one alone
   uint64_t until_ns;     // on the clock of the OS thread that runs it; 0: to its end
@@ -59,12 +62,31 @@ struct alignas(64) Fiber : Thread {
   Site site() const { return {file, line}; }
 };
 
+// Where a thread is among the branches and loops that contain a barrier (see BarrierScope).
+struct BarrierPath {
+  static constexpr unsigned MOST = 8;
+  struct Level {
+    int line;
+    bool loop;
+    unsigned iteration;
+  };
+  unsigned depth = 0;
+  Level levels[MOST] = {};
+
+  void enter(int line, bool loop);
+  void leave() { depth--; }
+  // The first level in which two threads differ, as a text; empty if there is none.
+  std::string difference(const BarrierPath &other) const;
+};
+
 struct Warp {
   unsigned present;  // lanes that the block has; the last warp may have fewer than 32
   unsigned ready;
   unsigned at_barrier;
   unsigned at_collective;
   unsigned exited;
+  unsigned ended;  // of these, not by a return statement: they have skipped what follows a branch
+  unsigned returning;  // lanes that have come to a return statement
   unsigned asleep;
 };
 
@@ -74,6 +96,8 @@ enum class Left {
   Paused,   // it may wait for another block, and goes on later
   GivenUp,  // its threads wait for each other for ever, or one has given the block up
 };
+
+const char *name_of(Collective what);
 
 class Block {
  public:
@@ -95,6 +119,13 @@ class Block {
   void pause();    // let other blocks move on
   void abandon();
   unsigned active_mask() const;
+  unsigned not_returned() const;  // lanes of the running thread's warp
+  void return_early();
+  BarrierPath &path();
+  // Whether an address is on the stack of another thread than the running one.
+  bool is_local_of_another(const char *address) const;
+  unsigned random();
+  Order order() const { return order_; }
 
   Fiber &current() const;
   uint64_t number() const { return number_; }
@@ -117,7 +148,10 @@ class Block {
   __attribute__((noinline)) void arrive_at_barrier(bool predicate, Site at);
   __attribute__((noinline)) static Value arrive_at_collective(Request what, Value value, Site at);
   __attribute__((cold)) void report_deadlock();
-  unsigned random();
+  __attribute__((cold)) void report_skipped(const std::string &call, unsigned first,
+                                            unsigned last, Site at);
+  void check_path(Site at);
+  void check_all_arrived();
   unsigned random_bit(unsigned bits);
 
   const Launch *launch_ = nullptr;
@@ -138,6 +172,8 @@ class Block {
   Left left_ = Left::Ended;
   BlockPosition position_ = {{0, 0, 0}, dim3(), dim3(), nullptr};
   Site barrier_site_ = {};
+  unsigned barrier_thread_ = 0;  // the first to arrive
+  std::vector<BarrierPath> paths_;  // by thread, in watched launches
   Context scheduler_;
   Warp warps_[MAX_THREADS / WARP];
   Fiber fibers_[MAX_THREADS];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from math import prod
 
@@ -12,8 +13,11 @@ from cudareduce.emulator.runtime import Request
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import KernelFault
 
-#: So many faults of a launch are told: a warp that knows no barrier has one for each pair of lines.
-_MOST_TOLD = 3
+#: Faults of a launch that are shown: without barriers there is one for each pair of lines.
+_MOST_SHOWN = 3
+_RACE = re.compile(
+    r"(?P<now>\S+:\d+): data race in (?P<space>\w+) memory: .* at (?P<earlier>\S+:\d+), "
+)
 
 
 class Call:
@@ -48,9 +52,22 @@ class Call:
         self.request.entry = ctypes.addressof(variant.descriptor)
         if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
             text = runtime.cudaemu_diagnostics().decode(errors="replace")
-            told = [*dict.fromkeys(resolve_locations(text).splitlines())]
-            more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
-            raise KernelFault(f"{entry}: {'; '.join(told[:_MOST_TOLD] + more)}")
+            faults = merged_races(resolve_locations(text).splitlines())
+            more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
+            raise KernelFault(f"{entry}: {'; '.join(faults[:_MOST_SHOWN] + more)}")
+
+
+def merged_races(faults: Sequence[str]) -> list[str]:
+    """The faults of a launch, of data races one for each pair of lines: the one whose threads are
+    farthest apart, since its scope decides which barrier is missing."""
+    kept: dict[object, str] = {}
+    for fault in faults:
+        race = _RACE.match(fault)
+        key = (frozenset((race["now"], race["earlier"])), race["space"]) if race else fault
+        if key not in kept or "no __syncwarp()" in kept[key]:
+            kept[key] = fault
+    wide = [fault for fault in kept.values() if "no __syncwarp()" not in fault]
+    return [*wide, *(fault for fault in kept.values() if fault not in wide)]
 
 
 def _slot(argument: Argument | bytes) -> ctypes.Array[ctypes.c_uint64]:

@@ -25,7 +25,8 @@ from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
 from cudareduce.emulator.program import CpuProgram, program_in
 from cudareduce.emulator.runtime import load_runtime, take_traffic
-from cudareduce.emulator.toolchain import Toolchain, archs
+from cudareduce.emulator.toolchain import Toolchain
+from cudareduce.emulator.translation import archs
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
 from cudareduce.machine.host import cpu_count, cpu_model, host_name

@@ -5,7 +5,6 @@
 #include "diagnostics.h"
 
 namespace cudaemu {
-namespace {
 
 const char *name_of(Collective what) {
   switch (what) {
@@ -25,8 +24,6 @@ const char *name_of(Collective what) {
       return "__reduce_*_sync";
   }
 }
-
-}  // namespace
 
 // Neighbouring threads that wait in the same way are named together.
 void Block::report_deadlock() {

@@ -15,6 +15,9 @@ std::mutex mutex;
 std::set<std::string> keys;
 std::string text;
 std::atomic<unsigned> count{0};
+std::set<std::string> notes;
+std::string taken_notes;
+constexpr size_t MOST_NOTES = 8;
 
 std::string describe_index(const uint3 &index) {
   if (index.y == 0 && index.z == 0) return std::to_string(index.x);
@@ -44,6 +47,11 @@ void diagnose_line(const std::string &key, const std::string &line) {
   if (count.fetch_add(1) < SHOWN) text += line + "\n";
 }
 
+void note(const std::string &line) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (notes.size() < MOST_NOTES) notes.insert(line);
+}
+
 void clear_diagnostics() {
   keys.clear();
   text.clear();
@@ -55,3 +63,11 @@ unsigned count_diagnostics() { return count; }
 const std::string &diagnostics_text() { return text; }
 
 }  // namespace cudaemu
+
+extern "C" __attribute__((visibility("default"))) const char *cudaemu_take_notes() {
+  using namespace cudaemu;
+  taken_notes.clear();
+  for (const std::string &line : notes) taken_notes += line + "\n";
+  notes.clear();
+  return taken_notes.c_str();
+}

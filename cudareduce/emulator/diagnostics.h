@@ -17,6 +17,9 @@ void diagnose(Site site, const std::string &what);
 // A finding that carries its own place. `key` tells repetitions from new findings.
 void diagnose_line(const std::string &key, const std::string &line);
 
+// A line that explains a wrong result and is no fault by itself; kept until it is taken.
+void note(const std::string &line);
+
 void clear_diagnostics();
 bool any_diagnostics();
 unsigned count_diagnostics();

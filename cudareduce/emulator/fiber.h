@@ -86,6 +86,10 @@ class Stacks {
 
   // Stack tops at equal distances would all compete for the same few sets of the CPU's caches, so
   // each starts a little lower than its neighbour.
+  bool contains(const char *address) const {
+    return static_cast<size_t>(address - base_) < bytes_;
+  }
+  size_t number(const char *address) const { return (address - base_) / STRIDE; }
   char *top(unsigned i) const { return base_ + (i + 1) * STRIDE - i * COLOUR % COLOURS; }
 
  private:

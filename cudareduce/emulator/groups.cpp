@@ -1,19 +1,21 @@
-// What the headers below include/ ask of the runtime: lanes that come together, asynchronous copies.
+// Functions for the headers in include/: active lanes, asynchronous copies.
 #include <time.h>
 
 #include <deque>
 #include <map>
 
 #include "block.h"
+#include "diagnostics.h"
+#include "races.h"
 
 namespace cudaemu {
 namespace {
 
-// Lanes of one warp that wait for the others to come or to wait elsewhere.
+// Lanes of one warp that wait until the others come here, exit or wait elsewhere.
 struct Gathering {
   unsigned here = 0;
   Site at[WARP] = {};
-  unsigned together[WARP] = {};  // for those who may go on: with whom
+  unsigned together[WARP] = {};  // for lanes that may go on, the mask they get
 };
 
 struct Copies {
@@ -21,7 +23,7 @@ struct Copies {
   std::deque<std::pair<unsigned, Copy>> left;  // by batch
 };
 
-// By block of this OS thread, and warp or thread; what is empty is removed.
+// By block of this OS thread, and warp or thread; empty entries are removed.
 thread_local std::map<std::pair<uint64_t, unsigned>, Gathering> gatherings;
 thread_local std::map<std::pair<uint64_t, unsigned>, Copies> copies;
 
@@ -32,13 +34,20 @@ bool same_place(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
 }
 
-void let_go(Gathering &all, Site at) {
+void let_go(Gathering &all, Site at, bool promised) {
   unsigned group = 0;
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((all.here >> lane & 1) != 0 && same_place(all.at[lane], at)) group |= 1u << lane;
   }
+  // In a divergent branch CUDA promises no more than the calling lane itself.
+  unsigned first = group;
+  const bool diverged = !promised && group != running_block->not_returned() && (group & (group - 1)) != 0;
+  if (diverged && running_block->order() == Order::Random) {
+    first = group & running_block->random();
+    note(describe_site(at) + ": the active lanes of a branch may be any part of those that take it");
+  }
   for (unsigned lane = 0; lane < WARP; lane++) {
-    if ((group >> lane & 1) != 0) all.together[lane] = group;
+    if ((group >> lane & 1) != 0) all.together[lane] = (first >> lane & 1) != 0 ? first : group & ~first;
   }
   all.here &= ~group;
 }
@@ -47,7 +56,7 @@ Copies &own_copies() { return copies[{running_block->number(), this_thread->rank
 
 }  // namespace
 
-unsigned converged_lanes(Site at) {
+unsigned converged_lanes(Site at, bool promised) {
   const unsigned lane = this_thread->rank % WARP, own = 1u << lane;
   const auto key = std::make_pair(running_block->number(), this_thread->rank / WARP);
   Gathering &all = gatherings[key];
@@ -57,7 +66,7 @@ unsigned converged_lanes(Site at) {
     all.here |= own;
     all.at[lane] = at;
     if ((active_mask() & ~all.here) == 0 || turns == PATIENCE) {
-      let_go(all, at);
+      let_go(all, at, promised);
     } else {
       yield();
     }
@@ -93,6 +102,10 @@ bool take_copy(Copy *copy, unsigned newest, const void *owner) {
     return true;
   }
   return false;
+}
+
+void copying(bool begins) {
+  if (running_block->launch().watched) races::copying(begins);
 }
 
 long long nanoseconds() {

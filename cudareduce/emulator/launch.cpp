@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "memory.h"
 #include "traffic.h"
 #include "worker.h"
@@ -187,15 +187,15 @@ unsigned cudaemu_launch(cudaemu_request *request) {
   }
   fill_margins(launch);
   unset_byte = left_behind(launch);
-  if (launch.watched) hazards::launch_begins(launch, segments_of(*launch.entry));
+  if (launch.watched) races::launch_begins(launch, segments_of(*launch.entry));
   if (launch.counted) traffic::launch_begins(launch, segments_of(*launch.entry));
   const uint64_t useful = launch.watched || launch.counted || alone ? 1 : request->os_threads;
   const Keeper keeper(alone ? segments_of(*launch.entry).variables : std::vector<Segment>());
   const unsigned workers = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
   request->cut = pool().run(launch, workers) ? 0 : 1;
-  if (launch.watched) hazards::launch_ends();
+  if (launch.watched) races::launch_ends();
   if (launch.counted) traffic::launch_ends();
-  request->readers = launch.watched ? hazards::readers() : 0;
+  request->readers = launch.watched ? races::readers() : 0;
   check_margins(launch);
   return count_diagnostics();
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "ticker.h"
 
 namespace cudaemu {
@@ -238,7 +238,7 @@ extern "C" {
 // are watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   char *start = make_buffer(bytes, misalign % ALIGNMENT, GUARD);
-  if (start != nullptr && cell_bytes != 0) hazards::watch_buffer(start, bytes, cell_bytes);
+  if (start != nullptr && cell_bytes != 0) races::watch_buffer(start, bytes, cell_bytes);
   return start;
 }
 
@@ -249,7 +249,7 @@ void cudaemu_release(void *start) {
   const auto found = std::find_if(buffers.begin(), buffers.end(),
                                   [&](const Buffer &buffer) { return buffer.start == start; });
   if (found == buffers.end()) return;
-  hazards::forget_buffer(found->start);
+  races::forget_buffer(found->start);
   munmap(found->map, found->map_bytes);
   buffers.erase(found);
 }

@@ -97,18 +97,22 @@ Value warp_collective(Request request, Value value, Site at);
 int diagnose_width(int width, Site at);  // returns one to go on with
 unsigned active_mask();
 
-// Whom a fence reaches: other threads of the block, or all blocks.
+// Threads that a fence or an atomic operation synchronises with: the block's, or the device's.
 enum class Scope { Block, Device };
-void fence(Scope scope);
+enum class Fence { Acquire = 1, Release = 2, Both = 3 };
+void fence(Scope scope, Fence order = Fence::Both);
 void yield();  // let the other threads of the block move on
 void unsupported(const char *what, Site at);
 void assertion_failed(const char *expression, Site at);  // does not return
+void return_early();  // a `return` statement: the thread skips the rest on purpose
 
-// An atomic operation is begin_atomic (which returns the present content) and then
-// compare_and_swap (which returns what it found) until that succeeds.
+// A read-modify-write operation is begin_atomic (which returns the current value) and then
+// compare_and_swap (which returns the value it found) until that succeeds. `acquires` is true for
+// CUDA's own atomic functions, after which published kernels read without a fence, and false for
+// cuda::atomic, whose memory order says whether a fence follows.
 #define CUDAEMU_WORDS(each) each(uint8_t) each(uint16_t) each(uint32_t) each(uint64_t)
 #define CUDAEMU_ATOMICS(Word)                       \
-  Word begin_atomic(Word *address, Scope scope);    \
+  Word begin_atomic(Word *address, Scope scope, bool acquires = true); \
   Word compare_and_swap(Word *address, Word expected, Word desired);
 CUDAEMU_WORDS(CUDAEMU_ATOMICS)
 #undef CUDAEMU_ATOMICS
@@ -128,19 +132,32 @@ struct Entry {
 
 // For the functions that the headers below include/ add; those of groups.cpp.
 
-// A load or store that is atomic, and ordered only by fences.
-uint32_t atomic_load(const uint32_t *address);
-uint64_t atomic_load(const uint64_t *address);
+// A relaxed atomic load or store; `acquires` as above.
+uint32_t atomic_load(const uint32_t *address, bool acquires = true);
+uint64_t atomic_load(const uint64_t *address, bool acquires = true);
 void atomic_store(uint32_t *address, uint32_t value);
 void atomic_store(uint64_t *address, uint64_t value);
 
 void grid_barrier(Site at);  // of all blocks of a cooperative launch
 
-// The lanes of the warp that come here together: those that are neither gone nor waiting elsewhere.
-unsigned converged_lanes(Site at);
+// The lanes of the warp that reach this call together. Unless all are promised, the random schedule
+// gives a part of those in a divergent branch, as CUDA allows.
+unsigned converged_lanes(Site at, bool promised = true);
 
-// Asynchronous copies of the running thread, kept until somebody waits for them and takes them:
-// those of a barrier, their owner, in any order of arrival; others in batches, closed one by one.
+// A branch or an iteration of a loop that contains a barrier, from here to the end of the scope. All
+// threads of a block must reach a barrier in the same branches and iterations.
+class BarrierScope {
+ public:
+  __attribute__((always_inline)) BarrierScope(int line, bool loop) { enter_scope(line, loop); }
+  __attribute__((always_inline)) ~BarrierScope() { leave_scope(); }
+
+ private:
+  static void enter_scope(int line, bool loop);
+  static void leave_scope();
+};
+
+// Asynchronous copies of the running thread, pending until it waits for them: those of an owner (a
+// barrier) in any order, others in batches that are closed one by one.
 struct Copy {
   void *target;
   const void *source;
@@ -153,6 +170,8 @@ void close_batch();
 // The oldest copy of `owner`; without one, the oldest that is in a batch that was closed before
 // the `newest` last ones. False where there is none.
 bool take_copy(Copy *copy, unsigned newest, const void *owner);
+
+void copying(bool begins);  // the accesses in between belong to an asynchronous copy
 
 long long nanoseconds();  // of a clock that only goes forward
 

@@ -1,6 +1,8 @@
 // Which thread of a block runs when: starting, waiting at the block's barrier, exiting.
+#include <algorithm>
+
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "traffic.h"
 #include "turns.h"
 
@@ -12,9 +14,9 @@ CUDAEMU_TLS Block *running_block;
 
 namespace {
 
-// Enough for blocks to meet in other orders, few enough for all to end soon.
+// Enough for blocks to run in other orders, few enough for all to end soon.
 constexpr unsigned MAX_RANDOM_PAUSES = 16;
-// So many atomic operations, and a block that seems to wait for another one's thread lets it run.
+// After so many atomic operations a block may be waiting for a thread of another block.
 constexpr unsigned TURN = 1024;
 
 bool same_site(Site a, Site b) {
@@ -70,6 +72,7 @@ void Block::place(uint64_t number) {
                      static_cast<unsigned>(number / grid.x % grid.y),
                      static_cast<unsigned>(number / grid.x / grid.y)};
   live_ = launch_->threads();
+  paths_.assign(launch_->watched ? live_ : 0, {});
   waiting_ = votes_ = random_pauses_ = 0;
   ready_warps_ = current_warp_ = sleepers_ = 0;
   // The same schedule for the same seed, whichever OS thread runs the block.
@@ -80,6 +83,7 @@ void Block::place(uint64_t number) {
   for (unsigned warp = 0; warp * WARP < live_; warp++) {
     Warp &state = warps_[warp];
     state.at_barrier = state.at_collective = state.exited = state.asleep = 0;
+    state.ended = state.returning = 0;
     state.ready = state.present;
     ready_warps_ |= 1u << warp;
   }
@@ -119,7 +123,9 @@ void Block::thread_exits() {
   Fiber &self = current();
   self.context.place = nullptr;
   const unsigned warp = self.rank / WARP;
-  warps_[warp].exited |= 1u << self.rank % WARP;
+  const unsigned lane = 1u << self.rank % WARP;
+  warps_[warp].exited |= lane;
+  if ((warps_[warp].returning & lane) == 0) warps_[warp].ended |= lane;
   live_--;
   // Threads that have exited hold up no other.
   if (live_ != 0 && waiting_ == live_) release_barrier();
@@ -154,7 +160,7 @@ Value Block::switch_or_stop(Fiber &fiber) {
 inline void Block::barrier(Site at) {
   Fiber &self = current();
   const bool between = at.line == barrier_site_.line && at.file == barrier_site_.file &&
-                       waiting_ != 0 && waiting_ + 1 != live_;
+                       waiting_ != 0 && waiting_ + 1 != live_ && !launch_->watched;
   if (!between) {
     arrive_at_barrier(false, at);
     return;
@@ -169,9 +175,12 @@ void Block::arrive_at_barrier(bool predicate, Site at) {
   Fiber &self = current();
   if (waiting_ == 0) {
     barrier_site_ = at;
+    barrier_thread_ = self.rank;
   } else if (!same_site(barrier_site_, at)) {
-    diagnose(at, "threads of one block meet at different barriers, this one and " +
+    diagnose(at, "barrier divergence: threads of one block wait at different barriers, this one and " +
                      describe_site(barrier_site_));
+  } else if (launch_->watched) {
+    check_path(at);
   }
   self.waits_at(at);
   votes_ += predicate;
@@ -192,7 +201,63 @@ int Block::barrier(Vote vote, bool predicate, Site at) {
   }
 }
 
+void BarrierPath::enter(int line, bool loop) {
+  if (depth < MOST) {
+    Level &level = levels[depth];
+    const bool again = loop && level.loop && level.line == line;
+    level = {line, loop, again ? level.iteration + 1 : 0};
+    if (depth + 1 < MOST) levels[depth + 1] = {};
+  }
+  depth++;
+}
+
+std::string BarrierPath::difference(const BarrierPath &other) const {
+  for (unsigned i = 0; i < std::max(depth, other.depth) && i < MOST; i++) {
+    const Level &mine = levels[i], &theirs = other.levels[i];
+    const bool same = i < depth && i < other.depth && mine.line == theirs.line &&
+                      mine.loop == theirs.loop;
+    if (!same) {
+      const Level &level = i < depth ? mine : theirs;
+      return std::string(level.loop ? "the loop" : "the branch") + " at line " +
+             std::to_string(level.line);
+    }
+    if (mine.iteration != theirs.iteration) {
+      return "the same iteration of the loop at line " + std::to_string(mine.line);
+    }
+  }
+  return "";
+}
+
+// Threads of one block must come to a barrier in the same branches and iterations.
+void Block::check_path(Site at) {
+  const std::string where = path().difference(paths_[barrier_thread_]);
+  if (where.empty()) return;
+  diagnose(at, "barrier divergence: not all threads that wait here are in " + where);
+}
+
+// Threads that a barrier or a collective needs have ended without reaching it.
+void Block::report_skipped(const std::string &call, unsigned first, unsigned last, Site at) {
+  const std::string threads = first == last ? "thread " + std::to_string(first)
+                                            : "threads " + std::to_string(first) + " to " +
+                                                  std::to_string(last);
+  const std::string place = describe_site(at) + ": ";
+  diagnose_line(place + call, place + "barrier divergence: " + threads + " of block " +
+                                  std::to_string(number_) + (first == last ? " ends" : " end") +
+                                  " without reaching this " + call);
+}
+
+void Block::check_all_arrived() {
+  unsigned first = MAX_THREADS, last = 0;
+  for (unsigned warp = 0; warp * WARP < launch_->threads(); warp++) {
+    if (warps_[warp].ended == 0) continue;
+    first = std::min(first, warp * WARP + lowest_bit(warps_[warp].ended));
+    last = warp * WARP + highest_bit(warps_[warp].ended);
+  }
+  if (first <= last) report_skipped("__syncthreads()", first, last, barrier_site_);
+}
+
 void Block::release_barrier() {
+  if (live_ != launch_->threads()) check_all_arrived();
   passed_votes_ = votes_;
   passed_threads_ = waiting_;
   votes_ = waiting_ = 0;
@@ -201,7 +266,7 @@ void Block::release_barrier() {
     make_ready(warp, warps_[warp].at_barrier);
     warps_[warp].at_barrier = 0;
   }
-  if (launch_->watched) hazards::barrier_released();
+  if (launch_->watched) races::barrier_released();
   if (launch_->counted) traffic::barrier_released();
 }
 
@@ -284,6 +349,23 @@ void Block::abandon() {
   switch_context(current().context, scheduler_);
 }
 
+unsigned Block::not_returned() const {
+  const Warp &warp = warps_[current().rank / WARP];
+  return warp.present & ~(warp.exited & warp.returning);
+}
+
+void Block::return_early() {
+  Fiber &self = current();
+  warps_[self.rank / WARP].returning |= 1u << self.rank % WARP;
+}
+
+BarrierPath &Block::path() { return paths_[current().rank]; }
+
+bool Block::is_local_of_another(const char *address) const {
+  const char *own = static_cast<const char *>(__builtin_frame_address(0));
+  return stacks_.contains(address) && stacks_.number(address) != stacks_.number(own);
+}
+
 unsigned Block::active_mask() const {
   const Warp &warp = warps_[current().rank / WARP];
   return warp.present & ~warp.exited & ~warp.at_barrier & ~warp.at_collective;
@@ -294,6 +376,11 @@ void block_barrier(Site at) { running_block->barrier(at); }
 int block_barrier(Vote vote, bool predicate, Site at) {
   return running_block->barrier(vote, predicate, at);
 }
+
+void BarrierScope::enter_scope(int line, bool loop) { running_block->path().enter(line, loop); }
+void BarrierScope::leave_scope() { running_block->path().leave(); }
+
+void return_early() { running_block->return_early(); }
 
 void yield() { running_block->sleep(); }
 

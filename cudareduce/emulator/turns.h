@@ -7,6 +7,10 @@ namespace cudaemu {
 
 inline unsigned lowest_bit(unsigned bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
 
+inline unsigned highest_bit(unsigned bits) {
+  return 31 - static_cast<unsigned>(__builtin_clz(bits));
+}
+
 inline unsigned rotate_right(unsigned bits, unsigned by) {
   by %= 32;
   return by == 0 ? bits : bits >> by | bits << (32 - by);

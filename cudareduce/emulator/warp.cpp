@@ -2,15 +2,15 @@
 #include <algorithm>
 
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "traffic.h"
 #include "turns.h"
 
 namespace cudaemu {
 namespace {
 
-// What a lane gets that asks for the value of a lane which takes no part: NaN, or -1.
-constexpr Value NOBODY = ~Value{0};
+// The value of a lane that takes no part, undefined in CUDA: NaN, or -1.
+constexpr Value UNDEFINED = ~Value{0};
 
 bool is_shuffle(Collective what) {
   return what >= Collective::ShuffleIndex && what <= Collective::ShuffleXor;
@@ -58,6 +58,16 @@ uint32_t combine(Collective how, uint32_t a, uint32_t b) {
   }
 }
 
+// Undefined values do no harm if the kernel drops them, so this explains a wrong result and is no
+// fault by itself.
+__attribute__((cold)) void note_undefined(const Fiber &fiber, unsigned source) {
+  const bool named = source < WARP && (fiber.request.mask >> source & 1) != 0;
+  note(describe_site(fiber.site()) + ": " + name_of(fiber.request.what) + " reads lane " +
+       std::to_string(source) + ", which " +
+       (named ? "has exited or does not exist" : "is not in its mask") +
+       ", so its value is undefined");
+}
+
 uint32_t reduce_lanes(Collective how, unsigned lanes, const Value *given) {
   uint32_t result = 0;
   bool first = true;
@@ -74,7 +84,7 @@ uint32_t reduce_lanes(Collective how, unsigned lanes, const Value *given) {
   return result;
 }
 
-// Turns what the lanes give into what they receive.
+// Turns the values that the lanes give into those that they receive.
 void exchange(Fiber *fibers, unsigned lanes, Collective what) {
   Value given[WARP];
   for (unsigned left = lanes; left != 0; left &= left - 1) {
@@ -92,14 +102,15 @@ void exchange(Fiber *fibers, unsigned lanes, Collective what) {
     const Request &request = fibers[lane].request;
     const unsigned source = source_lane(what, lane, request.argument, request.width);
     const bool takes_part = source < WARP && (lanes >> source & 1) != 0;
-    fibers[lane].context.result = takes_part ? given[source] : NOBODY;
+    fibers[lane].context.result = takes_part ? given[source] : UNDEFINED;
+    if (!takes_part) note_undefined(fibers[lane], source);
   }
 }
 
 }  // namespace
 
-// Done as soon as every lane of the mask is here; until then nothing happens. Lanes that have
-// exited or that the block never had are not waited for.
+// Completes once every lane of the mask is here. Lanes that have exited or that the block never had
+// are not waited for.
 void Block::complete_collective(unsigned warp_number, unsigned mask) {
   Warp &warp = warps_[warp_number];
   Fiber *fibers = &fibers_[warp_number * WARP];
@@ -111,8 +122,14 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
     const Request &request = fibers[lowest_bit(left)].request;
     if (request.mask != mask || request.what != what) return;
   }
+  if (const unsigned ended = mask & warp.ended; ended != 0) {
+    const unsigned first = warp_number * WARP;
+    report_skipped(std::string(name_of(what)) + ", whose mask names them",
+                   first + lowest_bit(ended), first + highest_bit(ended),
+                   fibers[lowest_bit(lanes)].site());
+  }
   if (what == Collective::SyncWarp) {
-    if (launch_->watched) hazards::warp_synchronised(warp_number, lanes);
+    if (launch_->watched) races::warp_synchronised(warp_number, lanes);
   } else {
     exchange(fibers, lanes, what);
   }

@@ -64,7 +64,7 @@ void Worker::enter(Resident &resident) {
   if (entered_ != nullptr) entered_->shared.assign(here.start, here.start + here.bytes);
   if (!resident.shared.empty()) memcpy(here.start, resident.shared.data(), here.bytes);
   entered_ = &resident;
-  if (resident.watched != nullptr) hazards::enter_block(*resident.watched);
+  if (resident.watched != nullptr) races::enter_block(*resident.watched);
 }
 
 // When a block has ended: an index into what it was given may have gone past the end unseen.
@@ -117,7 +117,7 @@ Resident *Worker::start_fresh(const Launch &launch) {
     leave_behind(dynamic, launch.dynamic_shared, before);
   }
   if (launch.watched) {
-    resident.watched = hazards::begin_block(number(launch), segments_.shared,
+    resident.watched = races::begin_block(number(launch), segments_.shared,
                                             {dynamic, launch.dynamic_shared});
   }
   return &resident;
@@ -169,7 +169,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
     if (!fresh) enter(*resident);
     const Left left = fresh ? resident->block.start(number(launch)) : resident->block.go_on();
     if (fresh) first_++;
-    if (launch.watched) hazards::leave_block();
+    if (launch.watched) races::leave_block();
     if (left == Left::Paused) {
       waiting_.push_back(resident);
       if (launch.overdue()) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "block.h"
-#include "hazards.h"
+#include "races.h"
 #include "segments.h"
 
 namespace cudaemu {
@@ -23,7 +23,7 @@ struct Resident {
 
   Block block;
   std::vector<char> shared;  // its static shared memory
-  hazards::WatchedBlockPointer watched;
+  races::WatchedBlockPointer watched;
 
  private:
   char *dynamic_end_ = nullptr;

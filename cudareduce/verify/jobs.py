@@ -13,7 +13,15 @@ from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.large_index import verify_large_indices
 from cudareduce.verify.patterns import Inputs, work
 from cudareduce.verify.test_sets import LARGE_INDEX, LEAST, Level
-from cudareduce.verify.verdict import HANGS, HAZARD, RIGHT, Verdict, skipped, unbuilt, worse
+from cudareduce.verify.verdict import (
+    HANGS,
+    RIGHT,
+    Verdict,
+    is_synchronisation_fault,
+    skipped,
+    unbuilt,
+    worse,
+)
 from cudareduce.verify.verification import idle_blocks, verify
 
 #: Time limit of a job in seconds of processor time, on a GPU of one launch: a constant, and a tenth
@@ -136,7 +144,7 @@ def final_verdict(job: Job, verdict: Verdict) -> Verdict:
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
     guessed = job.prepared.case.kernel.guessed
-    if guessed and verdict.outcome == "fail" and HAZARD not in reason:
+    if guessed and verdict.outcome == "fail" and not is_synchronisation_fault(reason):
         options = ", ".join(f"--{name}" for name in (*guessed, "op"))
         reason += (
             f"; where it is not as was assumed, {options} say better, and --multiple-of K or "

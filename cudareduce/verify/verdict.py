@@ -66,8 +66,19 @@ class Verdict:
 
 
 RIGHT = Verdict("pass")
-#: Part of the reason of every verdict on a data race, and of no other.
-HAZARD = " hazard in "
+#: Faults of synchronisation in the emulator's words. They are wrong on every input, even where only
+#: some sizes show them.
+_SYNCHRONISATION = (
+    " data race in ", "barrier divergence: ", "local variable of another thread",
+    "shared memory is read before any thread has written it",
+)  # fmt: skip
+
+
+def is_synchronisation_fault(reason: str) -> bool:
+    """True for a data race, barrier divergence and the like, which no precondition excuses."""
+    return any(words in reason for words in _SYNCHRONISATION)
+
+
 #: Beginning of the reason for a kernel that does not end.
 HANGS = "no answer after"
 #: Reason for a kernel that has changed its input.

@@ -103,7 +103,7 @@ def test_copies_are_there_once_they_are_waited_for(
 def test_an_arrival_without_a_wait_is_a_hazard(watched: CpuBackend) -> None:
     take(watched, "ascending")
     places = "|".join(lines_marked(FILE, "hazard"))
-    with pytest.raises(KernelFault, match=rf"(?:{places}): hazard in shared memory"):
+    with pytest.raises(KernelFault, match=rf"(?:{places}): data race in shared memory"):
         launch(watched, "barrier_missed", 64, 64, range(64))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cudareduce.backend import Program, Source
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.toolchain import archs
+from cudareduce.emulator.translation import archs
 from cudareduce.errors import BuildError, KernelFault, NotEmulated
 from cudareduce.verify.verdict import unbuilt
 from tests.emulator.test_cpu import take

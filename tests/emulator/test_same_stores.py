@@ -40,4 +40,4 @@ def test_stores_to_one_place(
     path.write_text(KERNEL.format(each=each, all=all_threads))
     code, out, _ = cudareduce("verify", path, "--n", 700, "--block", 256, "--backend", "cpu")
     assert code == (3 if line else 0), out
-    assert (f"stores.cu:{line}: hazard in shared memory: write by" in out) == bool(line)
+    assert (f"stores.cu:{line}: data race in shared memory: write by" in out) == bool(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.emulator.unset import with_unset
+from cudareduce.emulator.translation import instrumented
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ from cudareduce.emulator.unset import with_unset
 )
 def test_what_has_no_value_is_filled_in_its_own_line(body: str, filled: str) -> None:
     around = "__global__ void f(float *in)\n{{\n  {}\n}}\nint outside;\n"
-    assert with_unset(around.format(body)) == around.format(filled)
+    assert instrumented(around.format(body)) == around.format(filled)

@@ -62,7 +62,7 @@ def test_waiting_without_a_fence_is_a_hazard(checked: CpuBackend, entry: str) ->
     program = load(checked, "waiting.cu", entry)
     for schedule in SCHEDULES:
         take(checked, schedule)
-        with pytest.raises(KernelFault, match=r"hazard in global memory") as caught:
+        with pytest.raises(KernelFault, match=r"data race in global memory") as caught:
             run_sum(checked, program, 5003)
         text = (caught.value.args[0]).removeprefix(f"{entry}: ")
         marked = lines_marked("waiting.cu", "hazard")

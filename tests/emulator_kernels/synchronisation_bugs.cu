@@ -99,7 +99,7 @@ extern "C" __global__ void barrier_in_branch(const float *in, float *out, size_t
   for (unsigned stride = BLOCK / 2; stride > 0; stride >>= 1) {
     if (t < stride) {
       shared[t] += shared[t + stride];  // hazard
-      __syncthreads();
+      __syncthreads();  // hazard
     }
   }
   if (t == 0) out[blockIdx.x] = shared[0];

@@ -274,7 +274,7 @@ def test_no_launch_mends_a_hazard(cudareduce: Call, given: Callable[[str], Path]
     text = WHOLE_TILES.replace("        __syncthreads();\n", "")
     code, out, _ = bench(cudareduce, given(text), "--n", 512, "--quiet")
     assert code == 3
-    assert "hazard in shared memory" in out
+    assert "data race in shared memory" in out
     assert "as was assumed" not in out
 
 

@@ -95,7 +95,7 @@ def test_a_barrier_is_missed(registry: Registry, cache: Path) -> None:
     with opened(cache, 2, 20.0) as judge:
         [one, other] = judge.judge(kernel, barriers)
     assert one.fate == other.fate == "killed"
-    assert "hazard in shared memory" in one.reason
+    assert "data race in shared memory" in one.reason
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ _CASES = {
     # What is left of a larger grid: right as long as grids grow.
     "remembers_the_largest_grid": Wrong(
         _last_block(at="kept", end="largest", then="largest = max(largest, gridDim.x);\n    "),
-        "hazard in global memory", _GRID,
+        "data race in global memory", _GRID,
         before="__device__ Acc kept[1 << 20];\n__device__ unsigned largest;",
     ),
     # NaN, which memory holds beforehand, is the one value that fmaxf passes over.
@@ -149,7 +149,7 @@ _CASES = {
             acc = Op::combine(acc, ((volatile Acc *)kept)[k]);
         *out = Op::finish(acc);
     }
-""", "hazard in global memory", _BLOCK, before="__device__ Acc kept[BLOCK];"),
+""", "data race in global memory", _BLOCK, before="__device__ Acc kept[BLOCK];"),
     "wrong_in_another_block": Wrong(
         _STRIDE.replace("i += BLOCK", "i += 256") + _TREE + _WRITE,
         "block 512: ", _BLOCK, blocks=(256, 512),
@@ -342,7 +342,7 @@ FENCE = ROOT / "tests" / "wrong_kernels" / "missing_fence.cu"
 def test_bench_watches_every_access(cudareduce: Call) -> None:
     code, out, err = cudareduce("bench", FENCE, "--n", 1000, "--backend", "cpu")
     assert code == 3, err
-    assert "hazard in global memory" in out
+    assert "data race in global memory" in out
 
 
 @pytest.mark.long

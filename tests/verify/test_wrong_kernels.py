@@ -97,7 +97,7 @@ def test_the_fence_before_the_arrival_is_the_one_that_counts(
     path.write_text("\n".join(lines))
     verdict = judged(path, "sum", cache, hazards=True)
     assert verdict.outcome == "fail"
-    assert f"{path}:{read}: hazard in global memory" in verdict.reason
+    assert f"{path}:{read}: data race in global memory" in verdict.reason
 
 
 def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:

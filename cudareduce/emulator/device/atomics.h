@@ -34,10 +34,11 @@ __forceinline__ To bits_as(From from) {
 // Always inlined, so that the address to which begin_atomic returns lies in the kernel: hazard
 // reports take file and line from it.
 template <class T, class Update>
-__forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::Device) {
+__forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::Device,
+                                bool acquires = true) {
   using W = typename Word<sizeof(T)>::type;
   W *word = reinterpret_cast<W *>(address);
-  W present = begin_atomic(word, scope);
+  W present = begin_atomic(word, scope, acquires);
   for (;;) {
     W found = compare_and_swap(word, present, bits_as<W>(update(bits_as<T>(present))));
     if (found == present) return bits_as<T>(present);
@@ -46,11 +47,11 @@ __forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::
 }
 
 template <class W>
-__forceinline__ W load_word(const W *word) {
+__forceinline__ W load_word(const W *word, bool acquires = true) {
   if constexpr (sizeof(W) < 4) {
-    return begin_atomic(const_cast<W *>(word), Scope::Device);
+    return begin_atomic(const_cast<W *>(word), Scope::Device, acquires);
   } else {
-    return atomic_load(word);
+    return atomic_load(word, acquires);
   }
 }
 template <class W>

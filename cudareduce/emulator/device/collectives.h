@@ -75,9 +75,8 @@ inline int __any_sync(unsigned mask, int predicate, cudaemu::Site at = cudaemu::
 inline int __all_sync(unsigned mask, int predicate, cudaemu::Site at = cudaemu::Site::here()) {
   return __ballot_sync(mask, !predicate, at) == 0;
 }
-// Whoever can come here does, as on a GPU that keeps a warp together.
 inline unsigned __activemask(cudaemu::Site at = cudaemu::Site::here()) {
-  return cudaemu::converged_lanes(at);
+  return cudaemu::converged_lanes(at, false);
 }
 
 // The lanes of `mask` that hold the same value: as often as there are different ones, the lowest

@@ -34,6 +34,14 @@ inline void *shared_segment() { return shared_segment_marker; }
 
 }  // namespace cudaemu
 
+// In the body of a branch or loop that contains a barrier: see BarrierScope in runtime.h.
+#ifdef CUDAEMU_WATCHED
+#define CUDAEMU_BARRIER_SCOPE(line, loop) \
+  const cudaemu::BarrierScope cudaemu_barrier_scope(line, loop);
+#else
+#define CUDAEMU_BARRIER_SCOPE(line, loop)
+#endif
+
 // What a header adds to the start of every thread.
 #define CUDAEMU_THREAD_BEGINS
 

@@ -1,5 +1,5 @@
-// Asynchronous copies: begun by one call, done by another. In between the target holds what no
-// kernel may read; whoever does not wait finds all bits set.
+// Asynchronous copies: one call begins a copy, another completes it. In between all bits of the
+// target are set, so that a kernel that reads it too early gets a wrong result.
 #pragma once
 
 #undef CUDAEMU_THREAD_BEGINS
@@ -9,15 +9,19 @@ namespace cudaemu {
 
 template <class Word>
 __forceinline__ void copy_words(const Copy &copy) {
+  copying(true);
   for (size_t k = 0; k < copy.bytes / sizeof(Word); k++) {
     static_cast<Word *>(copy.target)[k] = static_cast<const Word *>(copy.source)[k];
   }
+  copying(false);
 }
 template <class Word>
 __forceinline__ void poison_words(const Copy &copy) {
+  copying(true);
   for (size_t k = 0; k < copy.bytes / sizeof(Word); k++) {
     static_cast<Word *>(copy.target)[k] = static_cast<Word>(~0ull);
   }
+  copying(false);
 }
 
 // The widest power of two that divides both addresses and the number of bytes, 8 at most.

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "diagnostics.h"
-#include "hazards.h"
+#include "races.h"
 #include "traffic.h"
 
-using cudaemu::hazards::Kind;
-using cudaemu::hazards::Manner;
+using cudaemu::races::Kind;
+using cudaemu::races::Manner;
 
 namespace {
 
@@ -42,7 +42,7 @@ inline void access_memory(void *address, size_t bytes, Manner manner, const void
     const bool writes = manner.kind == Kind::Write;
     cudaemu::traffic::access(address, bytes, writes, manner.strong, return_address);
   } else {
-    cudaemu::hazards::access_memory(address, bytes, manner, return_address);
+    cudaemu::races::access_memory(address, bytes, manner, return_address);
   }
 }
 

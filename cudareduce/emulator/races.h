@@ -1,5 +1,5 @@
-// The hazard checker's view of a launch. Only launches of kernels that report their accesses are
-// watched, see Launch::watched, and only for those may the functions below be called.
+// Data race detection. Only launches of kernels compiled to report their accesses are watched (see
+// Launch::watched), and only for those may the functions below be called.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "block.h"
-#include "hazard_shadow.h"
+#include "shadow_memory.h"
 #include "segments.h"
 
 namespace cudaemu {
-namespace hazards {
+namespace races {
 
-// What is remembered of a block that has begun and not ended.
+// State of a block that has begun and not ended.
 struct WatchedBlock;
 struct Forget {
   void operator()(WatchedBlock *block) const;
@@ -30,13 +30,16 @@ WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic
 void enter_block(WatchedBlock &block);
 void leave_block();
 
-// What the hooks in the kernel's code call. The address to return to tells the place in the kernel.
+// Called by the hooks in the kernel's code, whose return address identifies the source line.
 void access_memory(const void *address, size_t bytes, Manner manner, const void *return_address);
 void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
-void thread_fenced(Scope scope);
-void atomic_accessed(const void *address, size_t bytes, Scope scope, const void *return_address);
-void value_changed();  // by an atomic operation
+void thread_fenced(Scope scope, Fence order);
+// A read-modify-write operation: always a read, and then a write if it changes the value.
+void atomic_reads(const void *address, size_t bytes, Scope scope, bool acquires,
+                  const void *return_address);
+void atomic_writes();
+void copying(bool begins);  // the running thread begins or ends an asynchronous copy
 
-}  // namespace hazards
+}  // namespace races
 }  // namespace cudaemu

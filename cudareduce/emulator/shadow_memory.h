@@ -1,4 +1,4 @@
-// What the hazard checker remembers of memory: the latest accesses to each cell of a range.
+// Shadow memory: the latest accesses to each cell of a range of memory.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -11,17 +11,17 @@
 #include "block.h"
 
 namespace cudaemu {
-namespace hazards {
+namespace races {
 
 enum class Kind { Read, Write, Atomic };
 
-// How an access is made.
+// How memory is accessed.
 struct Manner {
   Kind kind;
-  // Other threads may do the same at the same time: an atomic operation, an access to a volatile.
-  bool strong;
-  bool block_only = false;  // an atomic operation that is one for its block alone
-  bool atomic = false;      // an atomic operation, or a load or store that is atomic
+  bool strong;              // atomic or volatile: concurrent accesses of this kind are no data race
+  bool block_only = false;  // atomic with block scope
+  bool atomic = false;      // atomic: a read-modify-write, load or store
+  bool acquires = true;     // a load that acquires without a fence after it
 };
 
 // When, by whom, from where. All zero: no access.
@@ -102,5 +102,5 @@ class Shadow {
   Cell *cells_ = nullptr;
 };
 
-}  // namespace hazards
+}  // namespace races
 }  // namespace cudaemu

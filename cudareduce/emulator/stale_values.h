@@ -1,0 +1,58 @@
+// Stale values that a polling load may still read.
+//
+// Nothing says when a volatile store or an atomic operation becomes visible to a thread that is not
+// ordered after it. So the first volatile load of a thread is given the value before it: a loop that
+// polls until the value changes is right, and a kernel that takes the value as it comes gets a wrong
+// result.
+#pragma once
+#include <stdint.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "happens_before.h"
+
+namespace cudaemu {
+namespace races {
+
+class StaleValues {
+ public:
+  void launch_begins();
+  // Records the value that a write replaces.
+  void changes(const char *address, const char *before, size_t bytes, Space space, Access by);
+  // Puts the value before in place until `restore`, if this thread may still read it.
+  bool show_stale(const char *address, size_t bytes, Space space, Me me, uint32_t counter,
+                  const HappensBefore &order);
+  void restore();
+  // Whether this thread has read the address repeatedly from one place in the kernel.
+  bool was_polled(const char *address, Space space, Access reader) const;
+
+ private:
+  static constexpr size_t LARGEST = 16;
+  struct Change {
+    char before[LARGEST];
+    size_t bytes;
+    Access by;
+    std::set<uint64_t> seen_by;  // threads
+  };
+  // The shared memory of all blocks has the same addresses.
+  using Place = std::pair<const char *, uint32_t>;
+
+  static uint64_t key(uint32_t block, unsigned thread) {
+    return static_cast<uint64_t>(block) * MAX_THREADS + thread;
+  }
+  static Place place(const char *address, Space space, uint32_t block) {
+    return {address, space == Space::Shared ? block : ~0u};
+  }
+
+  std::map<Place, Change> changes_;
+  std::map<Place, std::map<uint64_t, uint32_t>> readers_;  // the last place of each thread
+  std::map<Place, std::set<uint64_t>> polled_;
+  char *shown_ = nullptr;  // the address that holds a stale value now
+  size_t shown_bytes_ = 0;
+  char current_[LARGEST];
+};
+
+}  // namespace races
+}  // namespace cudaemu
