@@ -16,8 +16,10 @@ from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
 from cudareduce.problem.operators import Map
 from cudareduce.verify.test_sets import race_test_sets, size_test_set, tile_of
-from cudareduce.verify.verdict import Verdict, is_synchronisation_fault
+from cudareduce.verify.verdict import WRONG_RESULT, Verdict, is_synchronisation_fault
 
+#: A wrong result with its cause.
+_EXPLAINED = re.compile(rf"{WRONG_RESULT}.*: .*(?:added|overwritten)")
 #: Sizes that are tried besides the numbers in a kernel's text: one that is right for powers of two
 #: alone is not right up to any.
 _LADDER = tuple(2**k - less for k in range(1, 19) for less in (0, 1))
@@ -100,7 +102,10 @@ def _race(session: Session, case: Case) -> str:
     asks = replace(case.asks, multiple=lcm(tile_of(case), case.asks.multiple))
     whole = replace(case, kernel=replace(case.kernel, asks=asks))
     found = session.tries.verdict(whole, [next(race_test_sets(whole))])
-    return found.reason if found is not None and is_synchronisation_fault(found.reason) else ""
+    told = found is not None and (
+        is_synchronisation_fault(found.reason) or _EXPLAINED.search(found.reason)
+    )
+    return found.reason if found is not None and told else ""
 
 
 def _alone(n: int, mapped: Map | None = None) -> str:

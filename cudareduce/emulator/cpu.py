@@ -136,6 +136,12 @@ class CpuBackend:
         of a kernel at most, then one that says how many more there were."""
         return cast(bytes, self._runtime.cudaemu_printed()).decode(errors="replace").splitlines()
 
+    def notes(self) -> list[str]:
+        """Lines since the last call that may explain a wrong result, such as a shuffle that reads
+        an undefined value."""
+        text = cast(bytes, self._runtime.cudaemu_take_notes()).decode(errors="replace")
+        return text.splitlines()
+
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
         watched_bytes = cell_bytes if self._hazards else 0
         return self._made(self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes), nbytes)

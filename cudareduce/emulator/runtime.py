@@ -87,6 +87,7 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     runtime.cudaemu_take_traffic.restype = None
     runtime.cudaemu_printed.restype = ctypes.c_char_p
     runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
+    runtime.cudaemu_take_notes.restype = ctypes.c_char_p
     runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
     runtime.cudaemu_set_symbol.restype = ctypes.c_size_t
     return runtime

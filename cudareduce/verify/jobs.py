@@ -10,12 +10,14 @@ from cudareduce.backends import BackendSpec
 from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Prepared, Shape, build
+from cudareduce.verify.diagnosis import explain
 from cudareduce.verify.large_index import verify_large_indices
 from cudareduce.verify.patterns import Inputs, work
 from cudareduce.verify.test_sets import LARGE_INDEX, LEAST, Level
 from cudareduce.verify.verdict import (
     HANGS,
     RIGHT,
+    WRONG_RESULT,
     Verdict,
     is_synchronisation_fault,
     skipped,
@@ -123,6 +125,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
                 continue
             verdict, ran = worse(verdict, new), True
             if verdict.outcome == "fail":
+                verdict = _explained(backend, ready, shape, verdict)
                 break
         idle = idle_blocks(backend, ready) if verdict.outcome == "pass" and ran else ""
     except OutOfMemory as error:
@@ -134,6 +137,14 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     if left_out and not ran:
         return skipped("machine", left_out.removeprefix("left out: "))
     return replace(verdict, reason=verdict.reason or left_out or idle)
+
+
+def _explained(backend: Backend, ready: Prepared, shape: Shape, verdict: Verdict) -> Verdict:
+    """The verdict on a wrong result with its cause, if one is found."""
+    if WRONG_RESULT not in verdict.reason:
+        return verdict
+    cause = explain(backend, ready, shape, verdict.reason)
+    return replace(verdict, reason=f"{verdict.reason}: {cause}") if cause else verdict
 
 
 def final_verdict(job: Job, verdict: Verdict) -> Verdict:

@@ -66,6 +66,8 @@ class Verdict:
 
 
 RIGHT = Verdict("pass")
+#: Beginning of the reason for a wrong result.
+WRONG_RESULT = "got "
 #: Faults of synchronisation in the emulator's words. They are wrong on every input, even where only
 #: some sizes show them.
 _SYNCHRONISATION = (
@@ -155,7 +157,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
         k = wrong[0]
         where = f" in row {k} of {len(expected)}" if len(expected) > 1 else ""
         allowed = f" (error {errors[k]:.3g}, bound {limits[k]:.3g})" if limits[k] else ""
-        reason = f"got {_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
+        reason = f"{WRONG_RESULT}{_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
         error = float(errors[k]) if np.isfinite(errors[k]) else None
         return Verdict("fail", reason, error, float(limits[k]))
     unclear = reduction.stored and reduction.map and not reduction.within

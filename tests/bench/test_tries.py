@@ -86,7 +86,7 @@ def test_what_is_wrong_beside_what_took_too_long_is_not_decided() -> None:
     found = some.standing(CASE, wrong)
     assert found.outcome == "skip"
     assert found.reason.startswith("cannot be decided here: n = 1: got 2, expected 4; what else")
-    for sure in (Verdict("fail", "a race: read-write hazard in k.cu:3"), RIGHT):
+    for sure in (Verdict("fail", "a race: data race in shared memory: k.cu:3"), RIGHT):
         assert some.standing(CASE, sure) == sure
 
 

@@ -1,0 +1,269 @@
+"""Explanation of a wrong result: which elements a kernel loses, adds twice or ignores.
+
+The multiplicity of each element (how often it is added) is measured with inputs that are zero but
+for a few powers of 8: each octal digit of the sum is the multiplicity of one element.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from time import process_time
+
+import numpy as np
+
+from cudareduce.backend import Backend
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import CudareduceError
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Prepared, Shape
+from cudareduce.problem.dtypes import DType
+from cudareduce.problem.inputs import Array, stored
+from cudareduce.problem.operators import Reduction
+
+#: Processor seconds that an explanation may take, and seconds that it is waited for.
+_LIMIT_S, _WAIT_S = 1.5, 8.0
+#: Sizes at which each element is measured.
+_MOST = 8192
+#: Elements named one by one in a sentence.
+_NAMED = 3
+#: Whole numbers that a type holds exactly, as a power of two.
+_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_PATTERN = re.compile(r"n = \d+(?: x \d+ rows)?, (?P<name>[\w-]+)")
+#: Patterns whose sums are exact in any order.
+_EXACT = ("exact", "ones", "twos", "zeros", "factors")
+#: Patterns with NaN or infinity.
+_SPECIAL = ("nan", "-nan", "inf", "-inf", "clash", "named")
+
+
+def explain(backend: Backend, ready: Prepared, failed: Shape, reason: str) -> str:
+    """One sentence on the cause of a wrong result at a shape, or nothing if none is found.
+
+    On the CPU the measurement runs in a process of its own, which may crash or hang.
+    """
+    if not _is_measurable(ready.case.reduction) or backend.name != "cpu":
+        return ""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            sentence = _explain(backend, ready, failed, reason, process_time() + _LIMIT_S)
+            os.write(writer, sentence.encode())
+        os._exit(0)
+    os.close(writer)
+    try:
+        answered, _, _ = select.select([reader], [], [], _WAIT_S)
+        text = os.read(reader, 4096) if answered else b""
+    finally:
+        os.close(reader)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return text.decode(errors="replace")
+
+
+def _is_measurable(reduction: Reduction) -> bool:
+    plain = reduction.map is None and reduction.inputs == 1 and not reduction.columns
+    return plain and reduction.op.name in ("sum", "mean", "max", "min")
+
+
+def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, deadline: float) -> str:
+    """The sentence for the failed shape or, if that is too small to show a pattern, for a larger
+    one that shows a fault too."""
+    tile = _tile(ready)
+    several = [
+        shape for shape in sorted(ready.plans) if shape[1] == 1 and 2 * tile < shape[0] <= _MOST
+    ]
+    longest_tail = sorted(several, key=lambda shape: -(shape[0] % tile))[:1]
+    shapes = [shape for shape in [*longest_tail, failed] if 0 < shape[0] * shape[1] <= _MOST]
+    measured_all = False
+    notes = backend.notes if isinstance(backend, CpuBackend) else list
+    notes()  # those of earlier launches
+    for shape in dict.fromkeys(shapes):
+        counts = measure(backend, ready, shape, deadline)
+        for note in notes():
+            return note
+        if counts is None:
+            continue
+        sentence = describe(counts, tile, ready.case.reduction.op.name)
+        if sentence:
+            return sentence if shape == failed else f"at n = {shape[0]} {sentence}"
+        measured_all = measured_all or shape == failed
+    return _other_cause(ready, reason) if measured_all else ""
+
+
+def _tile(ready: Prepared) -> int:
+    return ready.case.block * ready.case.items
+
+
+def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) -> Array | None:
+    """How often each element of a row is added, the first row with a fault; of a maximum or minimum
+    1 for elements that can win and 0 for others. None if it cannot be measured by the deadline."""
+    n, rows = shape
+    reduction, plan = ready.case.reduction, ready.plans[shape]
+    low, values = _digits(reduction)
+    counts = np.ones((rows, n), np.int64)
+    buffer = backend.upload(stored(np.full(rows * n, low), reduction.dtype))
+    bound = Bound(backend, plan, ready.programs, buffer)
+    try:
+        for first in range(0, n, len(values)):
+            if process_time() > deadline:
+                return None
+            some = values[: n - first]
+            data = np.full((rows, n), low)
+            data[:, first : first + len(some)] = some
+            backend.write(buffer, stored(data.ravel(), reduction.dtype))
+            bound.poison()
+            bound.run()
+            results = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
+            if reduction.op.name == "mean":
+                results = np.rint(results * n)
+            if not np.isfinite(results).all():
+                return None
+            counts[:, first : first + len(some)] = _multiplicities(results, some, reduction)
+    except CudareduceError:
+        return None
+    finally:
+        bound.release()
+    wrong = np.flatnonzero((counts != 1).any(axis=1))
+    return np.asarray(counts[wrong[0] if len(wrong) else 0])
+
+
+def _digits(reduction: Reduction) -> tuple[float, Array]:
+    """The value of all other elements, and values whose sum tells how often each is added."""
+    if reduction.op.name in ("max", "min"):
+        return 1.0, np.array([2.0 if reduction.op.name == "max" else 0.0])
+    digits = min(_bits(kind) for kind in (reduction.dtype, reduction.acc)) // 3
+    if reduction.stored is not None:
+        digits = min(digits, _bits(reduction.stored) // 3)
+    largest = _bits(reduction.dtype)
+    return 0.0, np.array([8.0**k for k in range(max(digits, 1)) if 3 * k < largest])
+
+
+def _bits(kind: DType) -> int:
+    """Bits of the largest power of two up to which a type holds all whole numbers."""
+    return _EXACT_BITS.get(kind.name, min(8 * kind.size, 53) - (kind.kind == "int"))
+
+
+def _multiplicities(results: Array, values: Array, reduction: Reduction) -> Array:
+    """Of each row and each of the values, from results."""
+    if reduction.op.name in ("max", "min"):
+        return np.asarray(results[:, None] == values[None, :], np.int64)
+    whole = np.rint(results).astype(np.int64)[:, None]
+    return np.asarray(whole // values.astype(np.int64)[None, :] % 8)
+
+
+def describe(counts: Sequence[int] | Array, tile: int, op: str) -> str:
+    """A sentence on the elements that are not added once; empty if all are."""
+    counts = np.asarray(counts)
+    n, verb = len(counts), "ignored" if op in ("max", "min") else "never added"
+    if n > 1 and (counts == 0).all():
+        return f"no element is {'considered' if verb == 'ignored' else 'added'}"
+    again = sorted({int(count) for count in counts if count > 1})
+    if n > 1 and len(again) == 1 and (counts == again[0]).all():
+        return f"every element is added {_times(again[0])}"
+    lost = np.flatnonzero(counts == 0)
+    kept = np.flatnonzero(counts)
+    kept_in = _ranges(kept)
+    one_tile = len(kept_in) == 1 and kept[0] % tile == 0 and len(kept) == min(tile, n - kept[0])
+    if one_tile and len(kept) < n and not again:
+        verb = "considered" if verb == "ignored" else "added"
+        others = "the results of all other blocks are lost or overwritten"
+        return f"only {_listed(kept_in)} are {verb}: {others}"
+    if op == "sum" and _only_the_largest(counts):
+        return "only the largest element of several is added: the result is their maximum"
+    parts = [f"{_subject(lost, n, counts)} {verb}"] if len(lost) else []
+    for count in again:
+        places = np.flatnonzero(counts == count)
+        parts.append(f"{_subject(places, n, counts)} added {_times(count)}")
+    overlap = len(lost) and again and lost[-1] == n - 1
+    return ("the tiles of blocks overlap: " if overlap else "") + " and ".join(parts)
+
+
+def _only_the_largest(counts: Array) -> bool:
+    """True if of each group of digits only the largest one is in the result."""
+    kept = np.flatnonzero(counts)
+    group = kept[0] + 1 if len(kept) else 0
+    expected = np.arange(len(counts)) % group == group - 1 if group > 1 else counts > 1
+    expected[-1] = True
+    return len(kept) > 1 and np.array_equal(counts, expected.astype(counts.dtype))
+
+
+def _subject(places: Array, n: int, counts: Array) -> str:
+    text = _places(places, n, counts)
+    return f"{text} {'is' if text.startswith(('element ', 'the last element')) else 'are'}"
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"
+
+
+def _places(places: Array, n: int, counts: Array) -> str:
+    """Indices in words: ranges, ranges of every period, every k-th element, or the first few."""
+    ranges = _ranges(places)
+    if len(ranges) == 1 and places[-1] == n - 1 and places[0] > 0:
+        return f"the last {len(places)} of {n} elements" if len(places) > 1 else "the last element"
+    steps = np.diff(places)
+    if len(places) > _NAMED and steps[0] > 1 and (steps == steps[0]).all():
+        return f"elements {places[0]}, {places[1]}, {places[2]} and so on"
+    if len(ranges) > 1:
+        period = _period(counts)
+        if period:
+            inside = [(a, b) for a, b in _ranges(places[places < period])]
+            if inside and len(inside) <= _NAMED:
+                return f"{_listed(inside)} of every {period}"
+    if len(ranges) <= _NAMED:
+        return _listed(ranges)
+    return f"{len(places)} of {n} elements ({_listed(ranges[:_NAMED])} and more)"
+
+
+def _listed(ranges: Iterable[tuple[int, int]]) -> str:
+    texts = [str(a) if a == b else f"{a} to {b}" for a, b in ranges]
+    single = len(texts) == 1 and " to " not in texts[0]
+    *others, last = texts
+    joined = f"{', '.join(others)} and {last}" if others else last
+    return f"element{'' if single else 's'} {joined}"
+
+
+def _ranges(places: Array) -> list[tuple[int, int]]:
+    """Runs of consecutive indices, first and last."""
+    parts = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+    return [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+
+
+def _period(counts: Array) -> int:
+    """The smallest period of the multiplicities, seen at least twice; a part of a tile at the end
+    need not follow it. 0 if there is none."""
+    n = len(counts)
+    changes = np.flatnonzero(np.diff(counts)) + 1
+    for period in sorted({int(b - a) for a in changes for b in changes[:64] if b > a}):
+        whole = n // period * period
+        if 2 * period <= n and (counts[: whole - period] == counts[period:whole]).all():
+            return period
+    return 0
+
+
+def _other_cause(ready: Prepared, reason: str) -> str:
+    """The cause of a wrong result where each element is added exactly once."""
+    reduction, found = ready.case.reduction, _PATTERN.match(reason)
+    pattern = found["name"] if found else ""
+    verb = "considered" if reduction.op.name in ("max", "min") else "added once"
+    if pattern in _SPECIAL:
+        return f"each element is {verb}, but NaN or infinity is not handled"
+    if reduction.op.name in ("max", "min"):
+        return ""
+    if reduction.acc.kind != "float":
+        return "each element is added once, so a sum exceeds the type that holds it in between"
+    if pattern in _EXACT:
+        return (
+            "each element is added once in a launch of its own, so the result depends on earlier "
+            "launches or on what memory held before"
+        )
+    return "each element is added once, so the error comes from rounding"
