@@ -1,7 +1,7 @@
-"""The folder of compiled libraries.
+"""A folder of compiled libraries, shared by processes.
 
-Each carries a hash of its content behind what the loader reads, so that one that was damaged is
-compiled again and never loaded.
+A hash of the content is appended to each library, after the part that the loader reads. A damaged
+library is compiled again and never loaded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from pathlib import Path
 from cudareduce.errors import EnvironmentProblem
 
 _UNFINISHED = "unfinished-"
-#: Seconds after which the folder of a run that was killed is taken for abandoned; no call of the
-#: compiler may take so long.
+#: Age in seconds at which the folder of a killed run is removed; no compilation takes so long.
 _ABANDONED_S = 600.0
 _SEAL = b"cudareduce"
-#: Kernels that are kept, some 35 kB each, and what they are called. When there are more, those that
-#: were not used for longest go, down to this share.
+#: The most kernels kept, about 35 kB each, and the prefix of their names. Beyond that the least
+#: recently used are removed, down to this share.
 MOST_KERNELS, KERNEL = 10_000, "kernel-"
 _KEPT = 0.75
 
@@ -33,13 +32,13 @@ def _seal(content: bytes) -> bytes:
 
 
 class Cache:
-    """Libraries by name in a folder that other processes use at the same time."""
+    """Libraries by name in a folder that other processes may use at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
 
     def find(self, name: str) -> Path | None:
-        """The library of this name, if it is there and whole."""
+        """The library of this name, None if it is missing or damaged."""
         path = self.folder / name
         try:
             content = path.read_bytes()
@@ -50,17 +49,16 @@ class Cache:
             return None
         try:
             os.utime(path)
-        except FileNotFoundError:  # another process has just cleared it away
+        except FileNotFoundError:  # removed by another process
             return None
-        except OSError:  # another user's
+        except OSError:  # owned by another user
             pass
         return path
 
     @contextmanager
     def making(self, name: str) -> Iterator[Path]:
-        """Where to write the library of this name. It is kept when the block ends without an error;
-        what lies beside it goes either way. Raises EnvironmentProblem where nothing can be written.
-        """
+        """A path in a temporary folder to write the library of this name to. The library is kept
+        if the block ends without an error. Raises EnvironmentProblem if nothing can be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._clear()
@@ -81,18 +79,18 @@ class Cache:
             shutil.rmtree(own, ignore_errors=True)
 
     def _clear(self) -> None:
-        """Remove what runs that were killed have left, and the oldest of too many kernels."""
+        """Remove the folders of killed runs, and the least recently used of too many kernels."""
         with os.scandir(self.folder) as entries:
             kernels = [entry for entry in entries if entry.name.startswith(KERNEL)]
         if len(kernels) > MOST_KERNELS:
-            with suppress(FileNotFoundError):  # another process does the same
+            with suppress(FileNotFoundError):  # removed by another process
                 kernels.sort(key=lambda entry: entry.stat().st_mtime)
                 for entry in kernels[: -int(_KEPT * MOST_KERNELS)]:
                     Path(entry.path).unlink()
         for left in self.folder.glob(f"{_UNFINISHED}*"):
             try:
                 abandoned = time.time() - left.stat().st_mtime > _ABANDONED_S
-            except FileNotFoundError:  # another process was quicker
+            except FileNotFoundError:  # removed by another process
                 continue
             if abandoned:
                 shutil.rmtree(left, ignore_errors=True)

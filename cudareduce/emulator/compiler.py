@@ -1,4 +1,5 @@
-"""g++ as a process: found, run within a time limit, its own failures told from a kernel's."""
+"""g++ as a process with a time limit, and the meaning of its messages: an error in the kernel, a
+feature of CUDA that the emulator lacks, or a broken compiler."""
 
 from __future__ import annotations
 
@@ -14,21 +15,20 @@ from functools import cached_property
 from pathlib import Path
 
 from cudareduce.budget import Deadline
-from cudareduce.emulator.missing import missing
 from cudareduce.errors import BuildError, EnvironmentProblem, NotEmulated
 from cudareduce.machine.host import ANSWER_LIMIT_S
 
-#: Seconds after which a call of g++ is taken for one that hangs; a kernel takes less than one.
+#: Time limit of a call of g++ in seconds; a kernel takes less than one.
 LIMIT_S = 120.0
 
 _ADVICE = "reinstall it (Debian, Ubuntu: apt-get install --reinstall g++)"
-#: A line of g++ about a process of its own that went down, and no fault of what it compiles.
+#: Messages of g++ about a crash of one of its own processes.
 _CRASH = re.compile(r"internal compiler error|signal terminated program|terminated with signal")
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _UNDEFINED = re.compile(
     r"(?:\S*ld: )?(?:\./)*(?P<place>.+:\d+): undefined reference to `(?P<name>.*)'$"
 )
-#: What these parts of C++ call in its library, which is not linked to a kernel.
+#: Features of C++ that need its library, which is not linked to a kernel, by undefined symbols.
 _CXX_LIBRARY = {
     "typeid and dynamic_cast": r"typeinfo for|__dynamic_cast|__cxa_bad_",
     "a static variable set when first reached": r"__cxa_guard_",
@@ -44,14 +44,49 @@ _OLD_WARP = re.compile(
 )
 _SHOWN_LINES = 10
 
+#: Messages of g++ about unknown names.
+_ERROR = re.compile(r"^(?P<place>\S+?:\d+)(?::\d+)?: (?:fatal )?error: (?P<what>.*)$", re.MULTILINE)
+_UNKNOWN = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"'(?P<name>\w+)' was not declared in this scope",
+        r"'(?P<name>\w+)' (?:does not name a type|has not been declared|is not a template)",
+        r"there are no arguments to '(?P<name>\w+)' that depend on a template parameter",
+        r"'(?P<name>\w+)' (?:is not a member of|in namespace) "
+        r"'(?P<scope>(?:cooperative_groups|cg|cuda|nvcuda)\b[\w:]*)'",  # or the usual alias
+        r"'(?:const )?(?:class |struct )?(?P<scope>(?:cooperative_groups|cuda)::[\w:]*)[^']*' "
+        r"has no member named "
+        r"'(?P<name>\w+)'",
+    )
+)
+_ABSENT_HEADER = re.compile(r"(?P<name>\S+): No such file or directory")
+_PTX = "inline PTX"
+
+#: Headers that come with CUDA, by name.
+_CUDA_HEADERS = re.compile(
+    r"(?:cub|thrust|cuda|nv|nvtx3|cooperative_groups|crt|cute|cutlass)/"
+    r"|(?:cuda|curand|cublas|cufft|cusparse|cusolver|nvtx|texture|surface|mma|sm_\d+_)\w*\.hp?p?$"
+)
+#: Names of CUDA that the emulator lacks.
+_CUDA_NAMES = re.compile(
+    r"(?:tex|surf)(?:1D|2D|3D|Cubemap)\w*|cuda[A-Z]\w*|cu(?:Float|Double)?Complex|cuC\w+f?"
+    r"|curand\w*|cub|thrust|nvcuda|wmma|malloc|free|alloca"
+    r"|__(?:nv|half|bfloat|mbarrier|cluster|cvta|pipeline|u128Atomic|vib)\w+|awbarrier_\w+"
+    r"|__is(?:Shared|Global|Local|Constant|GridConstant|CtaShared|ClusterShared)"
+    r"|__(?:fadd2|fmul2|ffma2|fmaf_ieee)_r\w|__hcmadd|h2?tanh_approx|__prof_trigger|__pm[0-3]"
+    r"|(?:__)?(?:j[01n]|y[01n]|norm|rnorm|norm4d|rnorm3d|rnorm4d|normcdf|normcdfinv|erfcinv|erfcx"
+    r"|erfinv|cyl_bessel_i[01]|sinpi|cospi|sincospi|remquo|scalbln|nan|__tanh)f?"
+    r"|__threadfence_cluster|clusterDim|clusterIdx|__barrier_sync(?:_count)?|__uni_sync"
+)
+_NO_HEAP = re.compile(r"(?P<place>\S+:\d+): undefined reference to `operator (?:new|delete)")
+
 
 class OutOfTime(Exception):
-    """The deadline came before g++ was done."""
+    """The deadline passed before g++ had finished."""
 
 
 class Compiler:
-    """The g++ of this machine. An EnvironmentProblem if there is none, and whenever it fails at
-    anything but what it was given to compile."""
+    """The g++ of this machine. Raises EnvironmentProblem if there is none or it is broken."""
 
     def __init__(self) -> None:
         found = shutil.which("g++")
@@ -66,7 +101,7 @@ class Compiler:
 
     @cached_property
     def version(self) -> str:
-        """What it says of itself."""
+        """The output of g++ --version."""
         try:
             answer = self._call(["--version"], None, Path("/"), Deadline(ANSWER_LIMIT_S))
         except OutOfTime:
@@ -85,7 +120,7 @@ class Compiler:
         text: str | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Run g++ in the folder of `output`, which it is to make; `text` is its standard input.
+        """Run g++ in the folder of `output`, the file to create; `text` is its standard input.
         Raises BuildError, and OutOfTime at the deadline."""
         command = [*arguments, "-o", output.name]
         code, _, errors = self._call(command, text, output.parent, deadline or Deadline())
@@ -97,11 +132,11 @@ class Compiler:
             raise EnvironmentProblem(f"{output.parent.parent} is full: make room to compile there")
         if code <= 0 or _CRASH.search(errors) or "error" not in errors:
             raise self._broken(code, errors)
-        lacks = missing(errors)
+        lacks = missing_feature(errors)
         raise NotEmulated(lacks) if lacks else BuildError(_complaint(errors))
 
     def stop(self) -> None:
-        """End what runs: for a run that is interrupted."""
+        """Kill running compilations."""
         with self._lock:
             running = list(self._running)
         for process in running:
@@ -119,9 +154,9 @@ class Compiler:
                 cwd=folder,
                 encoding="utf-8",
                 errors="replace",
-                # What g++ leaves behind when it is killed goes with the folder.
+                # Temporary files of a killed g++ are removed with the folder.
                 env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-                process_group=0,  # so that what it has started can be ended with it
+                process_group=0,  # so that its child processes can be killed too
             )
         except OSError as error:
             raise EnvironmentProblem(
@@ -143,7 +178,7 @@ class Compiler:
                 self._running.discard(process)
             if process.poll() is None:
                 _kill(process)
-            with process:  # closes its pipes, however it ended
+            with process:  # closes its pipes
                 pass
         return process.returncode, out, errors
 
@@ -167,7 +202,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _complaint(errors: str) -> str:
-    """The compiler's own lines, and of the linker's one for each place that lacks something."""
+    """The error lines of the compiler, and one line for each place with undefined symbols."""
     errors = errors.replace(_NO_EXCEPTIONS, f"throw {_NO_LIBRARY}")
     errors = _NO_HEADER.sub(rf"\g<0>: {_NO_HEADER_ADVICE}", errors)
     errors = _OLD_WARP.sub(
@@ -184,7 +219,7 @@ def _complaint(errors: str) -> str:
 
 
 def _without_warnings(errors: str) -> list[str]:
-    """The lines about errors: what follows a warning, up to the next error, belongs to it."""
+    """The lines of errors; lines after a warning belong to it up to the next error."""
     kept, keep = [], True
     for line in errors.splitlines():
         told = re.search(r":\d+: (?P<kind>warning|error|fatal error|note): ", line)
@@ -200,3 +235,29 @@ def _lacking(names: Sequence[str]) -> str:
         if any(re.match(pattern, name) for name in names):
             return f"{what} {_NO_LIBRARY}"
     return f"{names[0]} is not defined"
+
+
+def missing_feature(errors: str) -> str | None:
+    """The feature of CUDA whose absence in the emulator causes the first error, in a sentence with
+    its place; None if the kernel itself is wrong."""
+    error, heap = _ERROR.search(errors), _NO_HEAP.search(errors)
+    if error is None and heap is not None:
+        return f"{heap['place'].removeprefix('./')}: the emulator has no new and delete yet"
+    if error is None:
+        return None
+    what = error["what"]
+    if _PTX in what:
+        return f"{error['place']}: cannot be decided here: {what}"
+    header = _ABSENT_HEADER.match(what)
+    if header is not None:
+        known = _CUDA_HEADERS.match(header["name"])
+        return f"{error['place']}: the emulator has no <{header['name']}> yet" if known else None
+    for unknown in _UNKNOWN:
+        found = unknown.search(what)
+        if found is None:
+            continue
+        scope = found.groupdict().get("scope")
+        if scope or _CUDA_NAMES.fullmatch(found["name"]):
+            name = f"{scope}::{found['name']}" if scope else found["name"]
+            return f"{error['place']}: the emulator has no {name} yet"
+    return None

@@ -21,10 +21,8 @@ import numpy as np
 
 from cudareduce.backend import BackendName, Source, Traits
 from cudareduce.budget import Deadline
-from cudareduce.emulator.call import Call
 from cudareduce.emulator.compiler import OutOfTime
-from cudareduce.emulator.program import CpuProgram, program_in
-from cudareduce.emulator.runtime import load_runtime, take_traffic
+from cudareduce.emulator.program import Call, CpuProgram, load_runtime, program_in, take_traffic
 from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.emulator.translation import archs
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory

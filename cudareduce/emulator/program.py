@@ -1,23 +1,110 @@
-"""A kernel's library, and how much shared memory it takes."""
+"""Compiled kernels and their launches: the libraries of runtime and kernels through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import struct
 import subprocess
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 
-from cudareduce.backend import Source
-from cudareduce.emulator.runtime import Entry
+from cudareduce.backend import Argument, Dim3, Source
+from cudareduce.emulator.toolchain import SHARED_LIMIT, resolve_locations
 from cudareduce.errors import BuildError, KernelFault
 from cudareduce.problem.sizes import counted
 
-#: Bytes a block that a kernel may declare, and take in all where nobody has allowed it more.
-SHARED_LIMIT = 49152
-#: Threads a block on every GPU; the runtime says so of more.
+#: Counters of a launch, in the order of emulator/traffic.h, which describes them.
+TOTALS = (
+    "read_bytes", "written_bytes", "requests", "sectors", "accesses", "wavefronts", "atomics",
+    "barriers", "collectives", "fenced_blocks", "unfenced",
+)  # fmt: skip
+
+
+class Request(ctypes.Structure):
+    """`cudaemu_request` in emulator/launch.cpp."""
+
+    _fields_ = (
+        ("entry", ctypes.c_void_p),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_shared", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("order", ctypes.c_uint32),
+        ("os_threads", ctypes.c_uint32),
+        ("watched", ctypes.c_uint32),
+        ("alone", ctypes.c_uint32),
+        ("only", ctypes.c_uint64),
+        ("most_ns", ctypes.c_uint64),
+        ("cut", ctypes.c_uint32),
+        ("counted", ctypes.c_uint32),
+        ("readers", ctypes.c_uint32),
+    )
+
+
+class Totals(ctypes.Structure):
+    """`cudaemu::traffic::Totals` in emulator/traffic.h."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in TOTALS)
+
+
+class Entry(ctypes.Structure):
+    """The start of `cudaemu::Entry` in emulator/runtime.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("invoke", ctypes.c_void_p),
+        ("parameters", ctypes.c_uint),
+    )
+
+
+def take_traffic(runtime: ctypes.CDLL) -> dict[str, int]:
+    """The totals since the last call, by their names."""
+    totals = Totals()
+    runtime.cudaemu_take_traffic(ctypes.byref(totals))
+    return {name: getattr(totals, name) for name in TOTALS}
+
+
+def _load_once(runtime: Path) -> ctypes.CDLL:
+    """The runtime library, reused if this process has loaded one of this name.
+
+    The name contains a hash of the content. Kernel libraries link to it by name and get the one
+    that was loaded first, from whichever folder.
+    """
+    try:
+        return ctypes.CDLL(runtime.name, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return ctypes.CDLL(str(runtime))
+
+
+def load_runtime(path: Path) -> ctypes.CDLL:
+    """The runtime library, with the types of its functions."""
+    runtime = _load_once(path)
+    runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
+    runtime.cudaemu_allocate.restype = ctypes.c_void_p
+    runtime.cudaemu_reserve.argtypes = (ctypes.c_size_t,)
+    runtime.cudaemu_reserve.restype = ctypes.c_void_p
+    runtime.cudaemu_release.argtypes = (ctypes.c_void_p,)
+    runtime.cudaemu_release.restype = None
+    runtime.cudaemu_launch.argtypes = (ctypes.POINTER(Request),)
+    runtime.cudaemu_launch.restype = ctypes.c_uint
+    runtime.cudaemu_shared_bytes.argtypes = (ctypes.POINTER(Entry),)
+    runtime.cudaemu_shared_bytes.restype = ctypes.c_uint64
+    runtime.cudaemu_take_traffic.argtypes = (ctypes.POINTER(Totals),)
+    runtime.cudaemu_take_traffic.restype = None
+    runtime.cudaemu_printed.restype = ctypes.c_char_p
+    runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
+    runtime.cudaemu_take_notes.restype = ctypes.c_char_p
+    runtime.cudaemu_set_symbol.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    runtime.cudaemu_set_symbol.restype = ctypes.c_size_t
+    return runtime
+
+
+#: Threads per block on every GPU; the runtime reports larger blocks.
 MAX_THREADS = 1024
 
 _PT_TLS = 7
@@ -30,10 +117,10 @@ _MARKER = "shared_segment_marker"
 
 
 class CpuProgram:
-    """A kernel's library and one of its entry points, loaded when it is first asked for: that runs
-    constructors, which are a user's. Then raises KernelFault if it does not load. `others` are the
-    same kernel for GPUs to which its text says something else. `symbol` is what the library calls
-    the entry point, `kernels` are those of an external program."""
+    """One kernel in a compiled library, loaded at first use, since loading runs the user's
+    constructors; raises KernelFault if it does not load. `others` are the same kernel compiled for
+    other values of __CUDA_ARCH__, `symbol` is the name of the entry point in the library, `kernels`
+    are those of an external program."""
 
     binary_sha: str | None = None
 
@@ -50,7 +137,7 @@ class CpuProgram:
         self._initial: dict[int, bytes] = {}
 
     def variable(self, index: int) -> tuple[int, bytes]:
-        """The address of a variable of an external program, and what it held at first."""
+        """The address and the initial bytes of a variable of an external program."""
         address = ctypes.c_uint64.in_dll(self._library, f"cudaemu_address_variable{index}").value
         size = ctypes.c_ulong.in_dll(self._library, f"cudaemu_size_variable{index}").value
         held = self._initial.setdefault(index, ctypes.string_at(address, size))
@@ -65,12 +152,12 @@ class CpuProgram:
 
     @cached_property
     def descriptor(self) -> Entry:
-        """What the runtime calls."""
+        """The entry point for the runtime."""
         return Entry.in_dll(self._library, f"{_ENTRY}{self._symbol}")
 
     def refusal(self, block: int, dynamic: int) -> str | None:
-        """Why no GPU would launch it with `block` threads and `dynamic` bytes of shared memory a
-        block, or None if one would."""
+        """Why no GPU launches the kernel with `block` threads and `dynamic` bytes of shared memory
+        per block, or None."""
         allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self._symbol}").value
         if allowed < block <= MAX_THREADS:
             return (
@@ -86,16 +173,15 @@ class CpuProgram:
         return None
 
     def shared_with(self, dynamic: int) -> int:
-        """Bytes of shared memory that a block takes, `dynamic` of them given by the launch; those
-        of other kernels in the file are told apart where all are too many."""
+        """Bytes of shared memory per block, `dynamic` of them set by the launch. Other kernels of
+        the library count too unless that exceeds the limit."""
         all_kernels: int = self._runtime.cudaemu_shared_bytes(ctypes.byref(self.descriptor))
         if all_kernels + dynamic <= SHARED_LIMIT:
             return all_kernels + dynamic
         return _static_shared(self._path, self.entry) + dynamic
 
     def set_constant(self, name: str, *values: int) -> None:
-        """Set a `__constant__` of the program, words of 64 bits. Raises KernelFault if there is
-        none."""
+        """Set a `__constant__` of 64-bit words; raises KernelFault if there is none."""
         for other in self.others:
             other.set_constant(name, *values)
         try:
@@ -112,9 +198,8 @@ class CpuProgram:
 def program_in(
     libraries: Sequence[Path], source: Source, runtime: ctypes.CDLL
 ) -> CpuProgram | BuildError:
-    """The program in compiled libraries, the first of which is what there is to run as long as
-    nobody asks for another GPU; they are bound to `runtime`. A BuildError if no GPU would take
-    it."""
+    """The program in libraries compiled for different GPUs, the default one first; a BuildError if
+    it declares too much shared memory."""
     for library in () if source.kernels else libraries:
         if _thread_local(library) > SHARED_LIMIT:
             shared = _static_shared(library, source.entry)
@@ -132,8 +217,8 @@ def program_in(
 
 
 def _thread_local(library: Path) -> int:
-    """Bytes of a library's thread-local segment, which holds the shared memory of all its kernels:
-    from the program headers of a 64-bit ELF file (elf(5))."""
+    """Bytes of a library's thread-local segment, which holds the shared memory of all its kernels,
+    from the program headers of the ELF file (elf(5))."""
     data = library.read_bytes()
     (start,), (size, count) = (
         struct.unpack_from("=Q", data, 32),
@@ -144,8 +229,8 @@ def _thread_local(library: Path) -> int:
 
 
 def _static_shared(library: Path, entry: str) -> int:
-    """Bytes of static shared memory of a kernel: all that its library has or, beside other kernels,
-    what is declared in its own body, as nothing tells whose the rest is."""
+    """Bytes of static shared memory of a kernel: all of its library or, if that has several
+    kernels, the variables declared in the kernel's own body."""
     table = subprocess.run(
         ["readelf", "--symbols", "--wide", str(library)], capture_output=True, text=True, check=True
     ).stdout
@@ -158,3 +243,80 @@ def _static_shared(library: Path, entry: str) -> int:
         for match in found
         if match["kind"] == "TLS" and re.match(own, match["name"]) and _MARKER not in match["name"]
     )
+
+
+#: Faults of a launch that are shown: without barriers there is one for each pair of lines.
+_MOST_SHOWN = 3
+_RACE = re.compile(
+    r"(?P<now>\S+:\d+): data race in (?P<space>\w+) memory: .* at (?P<earlier>\S+:\d+), "
+)
+
+
+class Call:
+    """A prepared launch, which keeps its arguments alive. Raises KernelFault if the kernel takes
+    another number of arguments."""
+
+    def __init__(
+        self, program: CpuProgram, grid: Dim3, block: Dim3, arguments: Sequence[Argument | bytes],
+        dynamic_shared: int,
+    ) -> None:  # fmt: skip
+        expected = program.descriptor.parameters
+        if len(arguments) != expected:
+            raise KernelFault(f"{program.entry} takes {expected} arguments, not {len(arguments)}")
+        self._variants = (program, *program.others)
+        refusals = [variant.refusal(prod(block), dynamic_shared) for variant in self._variants]
+        self._refusal = next(filter(None, refusals), None)
+        self._slots = [_slot(argument) for argument in arguments]
+        self._keeps = tuple(arguments)
+        self.request = Request(
+            arguments=(ctypes.c_void_p * len(self._slots))(*map(ctypes.addressof, self._slots)),
+            grid=grid,
+            block=block,
+            dynamic_shared=dynamic_shared,
+        )
+
+    def run(self, runtime: ctypes.CDLL, turn: int) -> None:
+        """Launch the variant number `turn`, modulo their number. Raises KernelFault."""
+        entry = self._variants[0].entry
+        if self._refusal is not None:
+            raise KernelFault(f"{entry} {self._refusal}")
+        variant = self._variants[turn % len(self._variants)]
+        self.request.entry = ctypes.addressof(variant.descriptor)
+        if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
+            text = runtime.cudaemu_diagnostics().decode(errors="replace")
+            faults = merged_races(resolve_locations(text).splitlines())
+            more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
+            raise KernelFault(f"{entry}: {'; '.join(faults[:_MOST_SHOWN] + more)}")
+
+
+def merged_races(faults: Sequence[str]) -> list[str]:
+    """The faults of a launch, of data races one for each pair of lines: the one whose threads are
+    farthest apart, since its scope decides which barrier is missing."""
+    kept: dict[object, str] = {}
+    for fault in faults:
+        race = _RACE.match(fault)
+        key = (frozenset((race["now"], race["earlier"])), race["space"]) if race else fault
+        if key not in kept or "no __syncwarp()" in kept[key]:
+            kept[key] = fault
+    wide = [fault for fault in kept.values() if "no __syncwarp()" not in fault]
+    return [*wide, *(fault for fault in kept.values() if fault not in wide)]
+
+
+def _slot(argument: Argument | bytes) -> ctypes.Array[ctypes.c_uint64]:
+    """Memory that holds an argument, aligned to 16 bytes if it is given as bytes."""
+    if not isinstance(argument, bytes):
+        words = _words(argument)
+        return (ctypes.c_uint64 * len(words))(*words)
+    count = -(-len(argument) // 8)
+    room = (ctypes.c_uint64 * (count + 2))()
+    shift = -ctypes.addressof(room) % 16
+    slot = (ctypes.c_uint64 * (count + 1)).from_buffer(room, shift)
+    ctypes.memmove(slot, argument, len(argument))
+    return slot
+
+
+def _words(argument: Argument) -> tuple[int, ...]:
+    """The 64-bit words of an argument."""
+    if isinstance(argument, tuple):
+        return argument
+    return (argument if isinstance(argument, int) else argument.address,)

@@ -1,7 +1,6 @@
-"""g++ as the compiler of kernels: flags, cache, and places in the source.
+"""Compilation of kernels and of the runtime with g++, cached by content.
 
-A kernel is compiled against `device.h` to a small library. The runtime that all of them share is
-compiled once and kept in the same folder.
+A kernel is compiled against `device.h` to a small library, which links to the runtime library.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from cudareduce.backend import Source
 from cudareduce.budget import Deadline
 from cudareduce.emulator.cache import KERNEL, Cache
 from cudareduce.emulator.compiler import Compiler
-from cudareduce.emulator.program import SHARED_LIMIT
 from cudareduce.emulator.translation import DEFAULT_ARCH, translation_unit
 from cudareduce.errors import BuildError
 from cudareduce.problem.parsing import standard_of
 
 FOLDER = Path(__file__).parent
+#: Bytes of shared memory per block without an opt-in, static and dynamic.
+SHARED_LIMIT = 49152
 
 _COMMON_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique")
 
 #: Kernels reinterpret memory and let integers wrap, as nvcc allows; sums must round as written.
 _KERNEL_FLAGS = (
-    # Of DWARF 5 the linker takes the wrong file names for its messages.
+    # With DWARF 5 the linker reports wrong file names.
     *(*_COMMON_FLAGS, "-shared", "-g1", "-gdwarf-4"),
     *("-O1", "-fmax-errors=5", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"),
-    "-Werror=vla",  # which no GPU has; under -w it would be taken
-    # In every build: not every block that a header names is watched.
+    "-Werror=vla",  # no GPU has variable-length arrays; -w alone would accept them
+    # In every build, since not every block size is run with race detection.
     "-fsanitize=bounds",
-    "-fno-exceptions",  # or destructors would ask for a part of the C++ library
+    "-fno-exceptions",  # or destructors would need a part of the C++ library
     "-fno-builtin-printf",  # which would become a call of puts()
-    # The default libraries of -fsanitize=thread would be its own runtime; ours takes its place.
+    # Our runtime replaces that of -fsanitize=thread.
     *("-nodefaultlibs", "-Wl,--no-undefined"),
     *("-include", str(FOLDER / "device.h"), "-I", str(FOLDER / "include")),
 )
@@ -46,19 +46,19 @@ _ACCESS_FLAGS = (
     "--param=tsan-distinguish-volatile=1",
     "-fno-optimize-sibling-calls",
 )
-#: What no thread has set is whatever was there on a GPU, and 0 on a fresh stack; from g++ 12 on.
+#: Fills variables without an initial value, which are 0 on a fresh stack; from g++ 12 on.
 _UNSET_FLAG, _UNSET_SINCE = "-ftrivial-auto-var-init=pattern", 12
-#: An access as the text makes it: optimised, a load of 16 bytes becomes four of 4.
+#: Keeps accesses as written: optimised, a load of 16 bytes becomes four of 4.
 _COUNTING_FLAGS = (*_ACCESS_FLAGS, "-fno-sanitize=alignment", "-O0")
-#: With -O2 it takes half as long again to compile, and launches are no faster, if only the switch
-#: from fiber to fiber is a jump.
+#: -O2 compiles half as long again and makes launches no faster; the switch between fibers must be a
+#: jump.
 _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O1", "-foptimize-sibling-calls", "-pthread")
-#: The runtime is compiled as two units, at the same time: headers take a good part of it, and one
-#: for each file took twice as long on two cores.
+#: The runtime is compiled as two translation units in parallel. One per file takes twice as long,
+#: since headers are a good part of each.
 _PARTS = ("launches", "races")
 _RACE_SOURCES = ("races", "race_hooks", "happens_before", "stale_values")
 
-#: Headers that take a good part of the time of a compilation, by what a text says that needs them.
+#: Headers that are slow to compile, by the names that need them.
 _NEEDED = {
     "device/arithmetic.h": re.compile(
         r"__\w+_r[nzud]\b"
@@ -69,9 +69,9 @@ _NEEDED = {
     "device/video.h": re.compile(r"__v(?:i?[a-z]+[234]\b|i\w+)"),
 }
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
-#: Its header alone asks for the C++ library.
+#: <iostream> needs the C++ library.
 _STREAMS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<iostream>", re.MULTILINE)
-#: The linker, of more than it can place in what a thread has for itself, where shared memory is.
+#: The linker on thread-local memory, where shared memory is, that is too large.
 _TOO_LARGE = re.compile(r"relocation truncated to fit: \S*(?:TPOFF|TLS)")
 
 #: Bytes of machine code in which the line of an access without one is looked for.
@@ -80,7 +80,7 @@ _LOCATION = re.compile(r"\{([^{}\n]+)\+0x([0-9a-f]+)\}")
 
 
 def resolve_locations(text: str) -> str:
-    """Replace each `{library+0xoffset}` of a report by the file and line in the kernel."""
+    """Replace each `{library+0xoffset}` of a report by file and line in the kernel."""
 
     def resolve(match: re.Match[str]) -> str:
         # The call of a hook may have no line of its own: then that of the code before it.
@@ -91,8 +91,8 @@ def resolve_locations(text: str) -> str:
     def place(library: str, offset: int) -> str:
         command = ["addr2line", "-i", "-e", library, f"0x{offset:x}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # Innermost first: an intrinsic inlined from the emulator's headers, then its caller. What
-        # comes before the first #line of a text has no file of its own.
+        # Innermost first: an intrinsic inlined from the emulator's headers, then its caller. The
+        # prelude has no file of its own.
         frames = [line.split(" (")[0] for line in done.stdout.splitlines()]
         own = [frame for frame in frames if "<" not in frame and "?" not in frame]
         own += [frame for frame in frames if "<prelude>" in frame]
@@ -105,8 +105,7 @@ def resolve_locations(text: str) -> str:
 
 
 def _flags_for(source: Source, arch: int) -> list[str]:
-    """What this text alone is compiled with: its standard, the GPU it is for, the headers it
-    needs."""
+    """Flags that depend on the kernel: language standard, __CUDA_ARCH__, headers."""
     newer = [flag for flag in [standard_of(source.text)] if flag not in _COMMON_FLAGS]
     flags = [*newer, f"-D__CUDA_ARCH__={arch}"]
     anything = _QUOTED_INCLUDE.search(source.text)
@@ -119,8 +118,7 @@ def _flags_for(source: Source, arch: int) -> list[str]:
 
 
 class Toolchain:
-    """g++ with its flags, and the folder that keeps what it made; an EnvironmentProblem without
-    it."""
+    """Compiles kernels and the runtime; raises EnvironmentProblem without g++."""
 
     def __init__(self, cache: Path, hazards: bool, counts: bool = False) -> None:
         self._cache = Cache(cache)
@@ -138,18 +136,17 @@ class Toolchain:
 
     @property
     def compiler_version(self) -> str:
-        """The first line that g++ says of itself. Raises EnvironmentProblem if it is broken."""
+        """The first line of g++ --version; raises EnvironmentProblem if g++ is broken."""
         return self._compiler.version.splitlines()[0]
 
     def stop(self) -> None:
-        """End what is being compiled: for a run that is interrupted."""
+        """Kill running compilations."""
         self._compiler.stop()
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that decides what the runtime and, with its own text and flags, a kernel is
-        compiled to. Where this package lies does not: another installation of the same version
-        finds what is there."""
+        """A hash of compiler, flags and emulator sources, and not of the package's location, so
+        that another installation of the same version shares the cache."""
         files = sorted(
             path for path in FOLDER.rglob("*") if path.suffix in ("", ".h", ".cuh", ".cpp")
         )
@@ -179,7 +176,7 @@ class Toolchain:
 
             with ThreadPoolExecutor() as pool:
                 objects = list(pool.map(compile_part, _PARTS))
-            # Kernels find it by this name: it is loaded before they are.
+            # Kernel libraries link to this name; the runtime is loaded before them.
             link = ["-shared", "-pthread", f"-Wl,-soname,{name}", *objects, "-ldl"]
             self._compiler.make(made, link, None, deadline)
         return self._cache.folder / name
@@ -201,7 +198,7 @@ class Toolchain:
         with self._cache.making(name) as made:
             arguments = [
                 *all_flags,
-                # Neither the place of the cache nor that of this package belongs into a report.
+                # Reports contain neither the cache folder nor the package folder.
                 f"-ffile-prefix-map={made.parent}=.",
                 f"-ffile-prefix-map={FOLDER}=<emulator>",
                 *("-x", "c++", "-", "-x", "none", str(runtime)),
@@ -221,5 +218,5 @@ class Toolchain:
 
 
 def _part(unit: Path) -> str:
-    """Which of _PARTS a source file of the runtime belongs to."""
+    """The translation unit (of _PARTS) of a source file."""
     return "races" if unit.stem in _RACE_SOURCES else "launches"

@@ -10,14 +10,13 @@ import os
 import re
 import select
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import process_time
 
 import numpy as np
 
 from cudareduce.backend import Backend
-from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Prepared, Shape
@@ -43,9 +42,9 @@ _SPECIAL = ("nan", "-nan", "inf", "-inf", "clash", "named")
 def explain(backend: Backend, ready: Prepared, failed: Shape, reason: str) -> str:
     """One sentence on the cause of a wrong result at a shape, or nothing if none is found.
 
-    On the CPU the measurement runs in a process of its own, which may crash or hang.
+    The measurement runs on the emulator in a process of its own, which may crash or hang.
     """
-    if not _is_measurable(ready.case.reduction) or backend.name != "cpu":
+    if not _is_measurable(ready.case.reduction) or not backend.traits.isolated:
         return ""
     reader, writer = os.pipe()
     child = os.fork()
@@ -84,7 +83,7 @@ def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, dead
     longest_tail = sorted(several, key=lambda shape: -(shape[0] % tile))[:1]
     shapes = [shape for shape in [*longest_tail, failed] if 0 < shape[0] * shape[1] <= _MOST]
     measured_all = False
-    notes = backend.notes if isinstance(backend, CpuBackend) else list
+    notes: Callable[[], list[str]] = getattr(backend, "notes", list)
     notes()  # those of earlier launches
     for shape in dict.fromkeys(shapes):
         counts = measure(backend, ready, shape, deadline)
