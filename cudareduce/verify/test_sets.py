@@ -346,7 +346,7 @@ def _rows(case: Case) -> tuple[Shape, ...]:
         rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
         blocks = 6 if case.kernel.turns else 2  # twice as many as the tiny device holds
         several = blocks * rows_of_block.get(case.kernel.grid, 4) + 1
-        usual = (2 * tile + 1, 3), (31, several), (33, several - 1), (257, 3), (tile, 2)
+        usual = (2 * tile + 1, 3), (31, several), (31, several - 1), (257, 3), (tile, 2)
         return _allowed_rows(case, (*usual, *few_loads))
     return ()
 
