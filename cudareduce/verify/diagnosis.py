@@ -39,6 +39,16 @@ _EXACT = ("exact", "ones", "twos", "zeros", "factors")
 _SPECIAL = ("nan", "-nan", "inf", "-inf", "clash", "named")
 
 
+class _UnwrittenMemory(Exception):
+    """Finite elements give NaN, which the emulator fills memory with."""
+
+    def __init__(self, row: int, rows: int, *, every: bool) -> None:
+        if rows > 1 and not every:
+            super().__init__(f"the result of row {row} of {rows} is never written")
+        else:
+            super().__init__("memory that no thread has written is in the result")
+
+
 def explain(backend: Backend, ready: Prepared, failed: Shape, reason: str) -> str:
     """One sentence on the cause of a wrong result at a shape, or nothing if none is found.
 
@@ -86,9 +96,13 @@ def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, dead
     notes: Callable[[], list[str]] = getattr(backend, "notes", list)
     notes()  # those of earlier launches
     for shape in dict.fromkeys(shapes):
-        counts = measure(backend, ready, shape, deadline)
-        for note in notes():
-            return note
+        try:
+            counts, unwritten = measure(backend, ready, shape, deadline), ""
+        except _UnwrittenMemory as error:
+            counts, unwritten = None, str(error)
+        for cause in (*notes(), unwritten):
+            if cause:
+                return cause
         if counts is None:
             continue
         sentence = describe(counts, tile, ready.case.reduction.op.name)
@@ -124,8 +138,9 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
             results = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
             if reduction.op.name == "mean":
                 results = np.rint(results * n)
-            if not np.isfinite(results).all():
-                return None
+            unwritten = np.flatnonzero(~np.isfinite(results))
+            if len(unwritten):
+                raise _UnwrittenMemory(unwritten[0], rows, every=len(unwritten) == rows)
             counts[:, first : first + len(some)] = _multiplicities(results, some, reduction)
     except CudareduceError:
         return None
