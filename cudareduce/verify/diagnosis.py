@@ -26,8 +26,8 @@ from cudareduce.problem.operators import Reduction
 
 #: Processor seconds that an explanation may take, and seconds that it is waited for.
 _LIMIT_S, _WAIT_S = 1.5, 8.0
-#: Sizes at which each element is measured.
-_MOST = 8192
+#: Sizes up to which each element is measured, and whole ranges of them.
+_MOST, _LARGEST = 8192, 1 << 22
 #: Elements named one by one in a sentence.
 _NAMED = 3
 #: Whole numbers that a type holds exactly, as a power of two.
@@ -91,7 +91,7 @@ def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, dead
         shape for shape in sorted(ready.plans) if shape[1] == 1 and 2 * tile < shape[0] <= _MOST
     ]
     longest_tail = sorted(several, key=lambda shape: -(shape[0] % tile))[:1]
-    shapes = [shape for shape in [*longest_tail, failed] if 0 < shape[0] * shape[1] <= _MOST]
+    shapes = [shape for shape in [*longest_tail, failed] if 0 < shape[0] * shape[1] <= _LARGEST]
     measured_all = False
     notes: Callable[[], list[str]] = getattr(backend, "notes", list)
     notes()  # those of earlier launches
@@ -117,37 +117,62 @@ def _tile(ready: Prepared) -> int:
 
 
 def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) -> Array | None:
-    """How often each element of a row is added, the first row with a fault; of a maximum or minimum
-    1 for elements that can win and 0 for others. None if it cannot be measured by the deadline."""
+    """How often each element of a row is added, in the first row with a fault; for a maximum or
+    minimum 1 for elements that can win and 0 for others. None if it cannot be measured by the
+    deadline."""
     n, rows = shape
-    reduction, plan = ready.case.reduction, ready.plans[shape]
+    reduction = ready.case.reduction
     low, values = _digits(reduction)
-    counts = np.ones((rows, n), np.int64)
     buffer = backend.upload(stored(np.full(rows * n, low), reduction.dtype))
-    bound = Bound(backend, plan, ready.programs, buffer)
+    bound = Bound(backend, ready.plans[shape], ready.programs, buffer)
+
+    def results(first: int, some: Array) -> Array:
+        """The result of each row for `some` values from `first` on."""
+        if process_time() > deadline:
+            raise TimeoutError
+        data = np.full((rows, n), low)
+        data[:, first : first + len(some)] = some
+        backend.write(buffer, stored(data.ravel(), reduction.dtype))
+        bound.poison()
+        bound.run()
+        found = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
+        unwritten = np.flatnonzero(~np.isfinite(found))
+        if len(unwritten):
+            raise _UnwrittenMemory(unwritten[0], rows, every=len(unwritten) == rows)
+        return np.rint(found * n) if reduction.op.name == "mean" else found
+
     try:
+        if n > _MOST:
+            return _counts_of_ranges(n, results) if rows == 1 and low == 0 else None
+        counts = np.ones((rows, n), np.int64)
         for first in range(0, n, len(values)):
-            if process_time() > deadline:
-                return None
             some = values[: n - first]
-            data = np.full((rows, n), low)
-            data[:, first : first + len(some)] = some
-            backend.write(buffer, stored(data.ravel(), reduction.dtype))
-            bound.poison()
-            bound.run()
-            results = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
-            if reduction.op.name == "mean":
-                results = np.rint(results * n)
-            unwritten = np.flatnonzero(~np.isfinite(results))
-            if len(unwritten):
-                raise _UnwrittenMemory(unwritten[0], rows, every=len(unwritten) == rows)
-            counts[:, first : first + len(some)] = _multiplicities(results, some, reduction)
-    except CudareduceError:
+            found = results(first, some)
+            counts[:, first : first + len(some)] = _multiplicities(found, some, reduction)
+    except (CudareduceError, TimeoutError):
         return None
     finally:
         bound.release()
     wrong = np.flatnonzero((counts != 1).any(axis=1))
     return np.asarray(counts[wrong[0] if len(wrong) else 0])
+
+
+def _counts_of_ranges(n: int, results: Callable[[int, Array], Array]) -> Array:
+    """How often each of many elements is added: ranges are halved until random weights show that
+    all elements of a range are added equally often."""
+    counts = np.zeros(n, np.int64)
+    weights = np.random.default_rng(0).integers(1, 4, n).astype(float)
+    ranges = [(0, n)]
+    while ranges:
+        first, end = ranges.pop()
+        part = weights[first:end]
+        count = float(results(first, part)[0]) / part.sum()
+        if count == round(count) or end - first == 1:
+            counts[first:end] = round(count)
+            continue
+        half = first + (1 << (end - first - 1).bit_length() - 1)
+        ranges += [(first, half), (half, end)]
+    return counts
 
 
 def _digits(reduction: Reduction) -> tuple[float, Array]:
