@@ -62,9 +62,9 @@ def benched(options: Mapping[str, Any], *, usual_sizes: bool) -> int:
 
         return bench_streams_of_ranks(made(StreamsRequest, options))
     if options["gpus"] is not None:
-        from cudareduce.several.sharded_command import SpreadRequest, bench_spread
+        from cudareduce.several.sharded_command import ShardedRequest, bench_sharded
 
-        return bench_spread(made(SpreadRequest, options, _STREAMS))
+        return bench_sharded(made(ShardedRequest, options, _STREAMS))
     if options["meet"] is not None:
         raise UsageError("--meet goes with --gpus: give that too")
     if options["source"] is not None:

@@ -1,7 +1,6 @@
-"""`check` of what `collective` has stored: jobs of ranks that measure it again.
+"""`check --baseline` of stored collectives: measures them again with jobs of ranks.
 
-Each look of the gate is a job, whose processes are all begun anew; what a job writes is what the
-gate compares.
+Each measurement is a job of fresh processes, and the gate compares the result files of the jobs.
 """
 
 from __future__ import annotations
@@ -22,22 +21,35 @@ from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run
-from cudareduce.several.check_trees import base_exchanges, engine_of, in_pairs, paired
-from cudareduce.several.kernels import exchanges_of, shared_folders
-from cudareduce.several.remeasure import Job, Ranks, RunJob, asked_of, by_ranks, device_of, jobs_of
+from cudareduce.several.check_trees import (
+    baseline_kernels,
+    engine_name,
+    measure_pairs,
+    pair_kernels,
+)
+from cudareduce.several.kernels import kernels_in, source_folders
+from cudareduce.several.remeasure import (
+    Job,
+    RankMeasure,
+    RunJob,
+    device_of,
+    jobs_of,
+    judge_on_ranks,
+    select_records,
+)
 from cudareduce.temporary import temporary_folder
 
 
 def check_ranks(request: CheckRequest, stored: Run) -> int:
-    """Measure stored collectives again and judge; the exit code, the same on all ranks of a
-    launcher. Raises as `check` does, and RankLost."""
-    old = asked_of(stored, request.remeasuring)
+    """Measure stored collectives again and judge them. Returns the exit code, the same on all ranks
+    of a launcher. Raises as `check` does, and RankLost."""
+    old = select_records(stored, request.remeasuring)
     jobs = jobs_of(old, stored, request.remeasuring)
-    return by_ranks(jobs, partial(_judged, request, old, jobs))
+    return judge_on_ranks(jobs, partial(_judged, request, old, jobs))
 
 
 def _judged(request: CheckRequest, old: Run, jobs: Sequence[Job], run: RunJob) -> int:
-    """What rank 0 of a launcher does, or who was started alone; the exit code."""
+    """The part of rank 0, or of a process without a launcher. Returns the exit code."""
     remeasuring, registry = request.remeasuring, load_registry()
     rounds = remeasuring.rounds or int(old.protocol.get("rounds") or DEFAULT_ROUNDS)
     check_rounds(request, rounds)
@@ -47,7 +59,7 @@ def _judged(request: CheckRequest, old: Run, jobs: Sequence[Job], run: RunJob) -
     now = Run(tool(request.argv), device, old.protocol, ())
     rules, notes = rules_between(old, now, thresholds, request.judging)
     plan = check_plan(rules, remeasuring)
-    ranks = Ranks(old, tuple(jobs), rounds, remeasuring, plan.deadline, run)
+    ranks = RankMeasure(old, tuple(jobs), rounds, remeasuring, plan.deadline, run)
     outcome = measure_until_decided(ranks.measure, old.records, plan)
     with temporary_folder() as temporary:
         afresh, told = _beside_base(ranks, device, Path(temporary))
@@ -58,29 +70,28 @@ def _judged(request: CheckRequest, old: Run, jobs: Sequence[Job], run: RunJob) -
                      registry)  # fmt: skip
 
 
-def _beside_base(ranks: Ranks, now: DeviceInfo, folder: Path) -> tuple[Measure, list[str]]:
-    """Measures engines beside what they were when the baseline was made, where git has the very
-    kernels and what they share is as it was, so that nothing but the change stands between the two;
-    and what is to be said of it."""
+def _beside_base(ranks: RankMeasure, now: DeviceInfo, folder: Path) -> tuple[Measure, list[str]]:
+    """How to confirm slower rows, with a note. Where git has the kernels of the baseline, and the
+    code they share is unchanged, they run in the same rounds as engines of their own."""
     heads = (kernels_folder() / EXCHANGES, *ranks.remeasuring.folders)
     revision = revision_of(ranks.stored, now)
     if revision is None:
         return ranks.measure, []
     try:
-        if not all(is_unchanged(revision, shared) for shared in shared_folders()):
-            return ranks.measure, []  # both sides would run what may be slower by now
-        base = base_exchanges(revision, heads, folder / "base")
+        if not all(is_unchanged(revision, shared) for shared in source_folders()):
+            return ranks.measure, []  # shared code changed: it would run on both sides
+        base = baseline_kernels(revision, heads, folder / "base")
     except UsageError:
         return ranks.measure, []
     texts = {(r.kernel, r.engine): r.source_sha for r in ranks.stored.records}
     base = {
         name: kernel for name, kernel in base.items()
-        if texts.get((kernel.collective, engine_of(kernel))) == kernel.sha
+        if texts.get((kernel.collective, engine_name(kernel))) == kernel.sha
     }  # fmt: skip
     twins = folder / "twins"
     twins.mkdir()
-    pairs = paired(exchanges_of(heads), base, twins)
+    pairs = pair_kernels(kernels_in(heads), base, twins)
     folders = (*ranks.remeasuring.folders, twins)
     both = replace(ranks, remeasuring=replace(ranks.remeasuring, folders=folders))
     told = [f"measured again in the same rounds as the kernels of {revision}"] if base else []
-    return in_pairs(both.measure, pairs), told
+    return measure_pairs(both.measure, pairs), told

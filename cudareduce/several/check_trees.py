@@ -1,9 +1,7 @@
-"""Kernels of another tree beside those of this one: engines of other names in the same rounds.
+"""`check --base` of collectives: the kernels of two trees in the same rounds.
 
-`check --base` of collectives: two trees of kernels of several GPUs, in the same rounds.
-
-The kernels of the base stand beside those of this tree as engines of other names, in one job of
-ranks: so nothing but their text lies between two rounds that are compared.
+The baseline's kernels become engines under other names in the same job of ranks, so that a round
+measures both.
 """
 
 from __future__ import annotations
@@ -30,74 +28,83 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.several.collectives import COLLECTIVES, OPS
 from cudareduce.several.command import check_room, most_ranks
-from cudareduce.several.kernels import Exchange, exchanges_of
-from cudareduce.several.remeasure import Job, Ranks, RunJob, by_ranks, device_of, refuse_others
+from cudareduce.several.kernels import ExchangeKernel, kernels_in
+from cudareduce.several.remeasure import (
+    Job,
+    RankMeasure,
+    RunJob,
+    device_of,
+    judge_on_ranks,
+    refuse_single_gpu_options,
+)
 from cudareduce.several.rendezvous import find_placement
 from cudareduce.temporary import temporary_folder
 
-#: What the name of a base's kernel ends with, beside that of this tree.
+#: Suffix of the names of baseline kernels.
 _BASE = "_base"
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Engines of this tree and of the base, by collectives; what each of the base is called here;
-    and the collectives and engines whose text is the same in both."""
+    """The engines of both trees by collective, the name here of each baseline engine, and the
+    (collective, engine) pairs whose source is the same in both."""
 
     engines: Mapping[str, tuple[str, ...]]
     here: Mapping[str, str]
     same: frozenset[tuple[str, str]]
 
 
-def heads_of(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The folders of this tree: a folder of one's own is compared, and not all kernels besides."""
+def candidate_folders(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders of the candidate tree: the user's own, else the package's."""
     return tuple(folders) or (kernels_folder() / EXCHANGES,)
 
 
-def base_exchanges(base: str, heads: Sequence[Path], into: Path) -> dict[str, Exchange]:
-    """The kernels of a folder or a revision, by name; this is unpacked into `into`. Raises
+def baseline_kernels(base: str, heads: Sequence[Path], into: Path) -> dict[str, ExchangeKernel]:
+    """The kernels of a folder, or of a revision that is unpacked into `into`, by name. Raises
     UsageError."""
     found = [folder / EXCHANGES for folder in base_folders(base, heads, into)]
-    return exchanges_of([folder if folder.is_dir() else folder.parent for folder in found])
+    return kernels_in([folder if folder.is_dir() else folder.parent for folder in found])
 
 
-def paired(here: Mapping[str, Exchange], base: Mapping[str, Exchange], twins: Path) -> Pairs:
-    """Kernels of two trees, by their names; those of the base are written into `twins`, under names
-    of their own."""
+def pair_kernels(
+    here: Mapping[str, ExchangeKernel], base: Mapping[str, ExchangeKernel], twins: Path
+) -> Pairs:
+    """Pair the kernels of two trees by name. Copies of the baseline's kernels with other names are
+    written into `twins`."""
     engines: dict[str, tuple[str, ...]] = {}
     called: dict[str, str] = {}
     for kernel in here.values():
-        engines[kernel.collective] = (*engines.get(kernel.collective, ()), engine_of(kernel))
+        engines[kernel.collective] = (*engines.get(kernel.collective, ()), engine_name(kernel))
     for kernel in base.values():
-        twin = engine_of(_twin(kernel, twins))
-        called[twin] = engine_of(kernel)
+        twin = engine_name(_renamed_copy(kernel, twins))
+        called[twin] = engine_name(kernel)
         engines[kernel.collective] = (*engines.get(kernel.collective, ()), twin)
     same = frozenset(
-        (kernel.collective, engine_of(kernel)) for name, kernel in here.items()
+        (kernel.collective, engine_name(kernel)) for name, kernel in here.items()
         if name in base and base[name].text == kernel.text
     )  # fmt: skip
     return Pairs(engines, called, same)
 
 
-def in_pairs(measure: Measure, pairs: Pairs) -> Measure:
-    """Measures each record's engine beside what it was in the base, and tells them apart."""
+def measure_pairs(measure: Measure, pairs: Pairs) -> Measure:
+    """A measurement that runs each record's engine beside the baseline's, and splits the results
+    into both sides."""
 
     def measured(suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        return _sides(measure(suspects and _with_twins(suspects, pairs), times), pairs)
+        return _split_sides(measure(suspects and _with_twins(suspects, pairs), times), pairs)
 
     return measured
 
 
-def engine_of(kernel: Exchange) -> str:
-    """What a kernel is called among engines."""
+def engine_name(kernel: ExchangeKernel) -> str:
     return f"peer:{kernel.short}"
 
 
-def _twin(kernel: Exchange, folder: Path) -> Exchange:
-    """A kernel of the base under another name, which its text takes for the one it has."""
+def _renamed_copy(kernel: ExchangeKernel, folder: Path) -> ExchangeKernel:
+    """A kernel of the baseline under another name, by a macro in front of its text."""
     name = kernel.id + _BASE
     end = kernel.text.index(CLOSES) + len(CLOSES)
-    line = kernel.text.count("\n", 0, end) + 2  # the one behind the header
+    line = kernel.text.count("\n", 0, end) + 2  # the line after the front matter
     renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
     path = folder / f"{name}.cu"
     text = kernel.text[:end] + renamed + kernel.text[end:].removeprefix("\n")
@@ -106,7 +113,7 @@ def _twin(kernel: Exchange, folder: Path) -> Exchange:
 
 
 def _with_twins(suspects: Sequence[Record], pairs: Pairs) -> list[Record]:
-    """These records, and what each is in the base."""
+    """These records, and one more for each baseline engine."""
     return [
         *suspects,
         *(replace(r, engine=twin) for r in suspects for twin in pairs.here
@@ -114,25 +121,25 @@ def _with_twins(suspects: Sequence[Record], pairs: Pairs) -> list[Record]:
     ]  # fmt: skip
 
 
-def _sides(measured: Remeasured, pairs: Pairs) -> Remeasured:
-    """The records of either tree, by the names of this one."""
+def _split_sides(measured: Remeasured, pairs: Pairs) -> Remeasured:
+    """The records of both trees, under the names of the candidate."""
     new = tuple(r for r in measured.new if r.engine not in pairs.here)
     codes = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
     old = []
     for r in measured.new:
         name = pairs.here.get(r.engine or "")
         if name:
-            same = (r.kernel, name) in pairs.same  # but for the name of its entry point
+            same = (r.kernel, name) in pairs.same  # except for its entry point's name
             sha = codes.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
             old.append(replace(r, engine=name, cubin_sha=sha))
     return replace(measured, old=tuple(old), new=new)
 
 
 def check_base_ranks(request: BaseRequest) -> int:
-    """The kernels of collectives of two trees against each other; the exit code, the same on all
-    ranks of a launcher. Raises UsageError, EnvironmentProblem and RankLost."""
+    """Compare the collectives of two trees. Returns the exit code, the same on all ranks of a
+    launcher. Raises UsageError, EnvironmentProblem and RankLost."""
     request.outputs.check(*request.judging.read)
-    refuse_others(request.remeasuring)
+    refuse_single_gpu_options(request.remeasuring)
     _check(request)
     here = find_placement(os.environ)
     ranks = request.ranks or (here.size if here else most_ranks())
@@ -146,11 +153,11 @@ def check_base_ranks(request: BaseRequest) -> int:
                 pairs.engines[name], links=False)
             for name in request.remeasuring.kernels for op in request.problems.op
         )  # fmt: skip
-        return by_ranks(jobs, partial(_judged, request, jobs, pairs, twins))
+        return judge_on_ranks(jobs, partial(_judged, request, jobs, pairs, twins))
 
 
 def _check(request: BaseRequest) -> None:
-    """A UsageError where something is asked that is no collective, or that collectives have not."""
+    """Raise UsageError for kernels, operators and options that collectives do not take."""
     problems = request.problems
     for name in request.remeasuring.kernels:
         if name not in COLLECTIVES:
@@ -167,24 +174,24 @@ def _check(request: BaseRequest) -> None:
 
 
 def _pairs(request: BaseRequest, into: Path, twins: Path) -> Pairs:
-    """The kernels of both trees that are right, of what is asked for. A UsageError where one has
-    none."""
-    names, heads = request.remeasuring.kernels, heads_of(request.remeasuring.folders)
+    """The correct kernels of both trees for the requested collectives. Raises UsageError if a tree
+    has none."""
+    names, heads = request.remeasuring.kernels, candidate_folders(request.remeasuring.folders)
     here, base = (
         {name: k for name, k in some.items() if k.collective in names and k.wrong is None}
-        for some in (exchanges_of(heads), base_exchanges(request.base, heads, into))
+        for some in (kernels_in(heads), baseline_kernels(request.base, heads, into))
     )
     for which, some in (("this tree", here), (request.base, base)):
         for name in names:
             if not any(kernel.collective == name for kernel in some.values()):
                 raise UsageError(f"{which} has no kernels of {name}: name a tree that has some")
-    return paired(here, base, twins)
+    return pair_kernels(here, base, twins)
 
 
 def _judged(
     request: BaseRequest, jobs: Sequence[Job], pairs: Pairs, twins: Path, run: RunJob
 ) -> int:
-    """What rank 0 of a launcher does, or who was started alone; the exit code."""
+    """The part of rank 0, or of a process without a launcher. Returns the exit code."""
     remeasuring, registry = request.remeasuring, load_registry()
     thresholds = thresholds_of(
         request.judging, registry, (), (*remeasuring.kernels, *pairs.here.values())
@@ -194,8 +201,8 @@ def _judged(
     rounds, plan = remeasuring.rounds or DEFAULT_ROUNDS, check_plan(rules, remeasuring)
     now = Run(tool(request.argv), device, {"rounds": rounds}, ())
     both = replace(remeasuring, folders=(*remeasuring.folders, twins))
-    ranks = Ranks(now, tuple(jobs), rounds, both, plan.deadline, run)
-    measure = in_pairs(ranks.measure, pairs)
+    ranks = RankMeasure(now, tuple(jobs), rounds, both, plan.deadline, run)
+    measure = measure_pairs(ranks.measure, pairs)
     outcome = measure_until_decided(measure, None, plan)
     if not outcome.rows and not outcome.cut:
         raise UsageError("nothing was compared: give more --max-time")

@@ -1,11 +1,11 @@
-"""What ranks can do with their arrays: the words of it, quick to import."""
+"""Names of collectives and operators. Imports nothing, for a quick `--help`."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Collective = Literal["all-reduce", "reduce-scatter", "reduce"]
-#: What each leaves where.
+#: The result of each collective.
 COLLECTIVES: dict[Collective, str] = {
     "all-reduce": "the result of all ranks' arrays, element by element, on all of them",
     "reduce-scatter": "of that result each rank has a share",

@@ -1,4 +1,4 @@
-"""`collective`: arrays of several ranks, combined by every engine there is, verified and timed."""
+"""`collective`: verify and time collectives with every engine."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.several.collectives import MOST_RANKS, Collective
-from cudareduce.several.engines import Auto, with_choice
-from cudareduce.several.kernels import Exchange, load_exchanges, of_collective
+from cudareduce.several.engines import AutoEngine, record_choice
+from cudareduce.several.kernels import ExchangeKernel, kernels_of, load_kernels
 from cudareduce.several.launcher import Member, Ranks, require_equal, run_ranks
-from cudareduce.several.libraries import KINDS, Wanted, wanted
+from cudareduce.several.libraries import KINDS, Wanted, select_libraries
 from cudareduce.several.nccl import load, version_in
-from cudareduce.several.run import Trial, notes_of, steps_of, tried
+from cudareduce.several.run import Trial, link_notes, progress_steps, run_trial
 from cudareduce.several.timing import IN_A_LOOP, SAMPLES
 
-#: Ranks where nobody says how many, and there are no GPUs to count.
+#: Default number of ranks without GPUs.
 _RANKS = 2
-#: What a rank holds of each element that a rank puts in, at least.
+#: Bytes that each rank needs per element of each rank's input.
 _ELEMENT_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRequest:
-    """What is asked: `n` elements a rank of each size, in these types, by these engines, some of
-    them in a user's `folders`, or files of `nccl`."""
+    """`n` elements per rank of each size and type, the engines to use, folders of the user's
+    kernels, and files of NCCL."""
 
     collective: Collective
     n: tuple[int, ...]
@@ -51,11 +51,11 @@ class CollectiveRequest:
 
 
 def collective(request: CollectiveRequest) -> int:
-    """Start the ranks, or be one of them; 3 if an engine is wrong. Ranks that are lost, and
-    engines that are not known, are errors on all of them."""
+    """Start the ranks, or be one of them. Returns the exit code: 3 if an engine is wrong. Raises
+    UsageError, EnvironmentProblem and RankLost."""
     if 0 in request.n:
         raise UsageError("--n 0: there is nothing to exchange")
-    chosen, auto = _kernels(request), _picked_from(request)
+    chosen, auto = _kernels(request), _auto_kernels(request)
     request.outputs.check()
     what = [request.collective, request.n, request.op, request.dtype, _by_host(request),
             request.rounds, [kernel.sha for kernel in (*chosen, *auto)]]  # fmt: skip
@@ -65,22 +65,21 @@ def collective(request: CollectiveRequest) -> int:
 
 
 def _count(request: CollectiveRequest) -> int:
-    """How many ranks to start here."""
+    """The number of ranks to start here."""
     count = request.among.ranks or most_ranks()
     check_room(max(request.n), count)
-    for file in request.nccl:  # here, and once: in ranks it would be a row of the table
+    for file in request.nccl:  # once, before ranks start: an error, not a row of the table
         version_in(file)
     return count
 
 
 def most_ranks() -> int:
-    """One for each GPU, as many as can meet; where there are no two of them, two all the same."""
+    """One rank per GPU up to MOST_RANKS, and at least two."""
     return min(MOST_RANKS, max(_RANKS, gpu_count()))
 
 
 def check_room(n: int, ranks: int) -> None:
-    """An EnvironmentProblem where this host does not hold what ranks verify with: else the system
-    would end one of them."""
+    """Raise EnvironmentProblem if verification needs more memory than this host has."""
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
     if too_large:
         raise EnvironmentProblem(
@@ -89,17 +88,17 @@ def check_room(n: int, ranks: int) -> None:
         )
 
 
-def _kernels(request: CollectiveRequest) -> list[Exchange]:
-    """The kernels of ours that are asked for: all that are right, or those that are named."""
-    ours = of_collective(load_exchanges(request.folders), request.collective)
+def _kernels(request: CollectiveRequest) -> list[ExchangeKernel]:
+    """The requested kernels: those that are named, else all correct ones."""
+    ours = kernels_of(load_kernels(request.folders), request.collective)
     known = {f"peer:{name}": kernel for name, kernel in ours.items()}
     if not request.engine:
         return [kernel for kernel in known.values() if kernel.wrong is None]
     for name in request.engine:
-        if name not in (*known, "peer", Auto.name, *KINDS, "host"):
+        if name not in (*known, "peer", AutoEngine.name, *KINDS, "host"):
             raise UsageError(
                 f"--engine: there is no {name!r} for {request.collective}: "
-                f"{', '.join([*known, Auto.name, *KINDS, 'host'])}"
+                f"{', '.join([*known, AutoEngine.name, *KINDS, 'host'])}"
             )
     if request.nccl and not {"nccl", "nccl-symm"} & set(request.engine):
         raise UsageError("--nccl has no effect without nccl or nccl-symm among --engine: add one")
@@ -109,18 +108,21 @@ def _kernels(request: CollectiveRequest) -> list[Exchange]:
     return some
 
 
-def _picked_from(request: CollectiveRequest) -> list[Exchange]:
-    """What `peer:auto` picks from, where that is asked for: kernels of the package."""
-    if Auto.name not in request.engine:
+def _auto_kernels(request: CollectiveRequest) -> list[ExchangeKernel]:
+    """The kernels that `peer:auto` chooses from, if it is requested."""
+    if AutoEngine.name not in request.engine:
         return []
-    ours = of_collective(load_exchanges(), request.collective)
+    ours = kernels_of(load_kernels(), request.collective)
     return [kernel for kernel in ours.values() if kernel.wrong is None]
 
 
 def _take_part(
-    request: CollectiveRequest, chosen: list[Exchange], auto: list[Exchange], rank: Member
+    request: CollectiveRequest,
+    chosen: list[ExchangeKernel],
+    auto: list[ExchangeKernel],
+    rank: Member,
 ) -> int:
-    """What one rank does; the code that all end with."""
+    """The part of one rank. Returns its exit code."""
     libraries, missing = libraries_of(request, timed=rank.timed)
     require_equal(rank.comm, [str(library) for library in libraries])
     say(missing, rank.quiet)
@@ -131,14 +133,14 @@ def _take_part(
     )  # fmt: skip
     records: list[Record] = []
     notes: list[str] = []
-    steps = len(request.dtype) * steps_of(trial)
+    steps = len(request.dtype) * progress_steps(trial)
     what = "measuring" if trial.timed else "verifying"
     with open_backend(rank.spec) as backend, phase(what, steps, quiet=rank.quiet) as bar:
         for name in request.dtype:
             reduction = reduction_of(request.op, name)
-            found, links = tried(trial, reduction, rank.comm, backend, bar.step)
-            records += [with_choice(record, [k.short for k in auto]) for record in found]
-            notes += notes_of(links)
+            found, links = run_trial(trial, reduction, rank.comm, backend, bar.step)
+            records += [record_choice(record, [k.short for k in auto]) for record in found]
+            notes += link_notes(links)
         device = backend.info()
     if rank.first:
         run = Run(tool(request.among.argv), device, _protocol(request, trial, notes),
@@ -148,21 +150,21 @@ def _take_part(
 
 
 def libraries_of(request: CollectiveRequest, *, timed: bool) -> tuple[tuple[Wanted, ...], str]:
-    """The libraries that are named, else NCCL where there are times and there is one; and a remark
-    where there is none."""
+    """The requested libraries, else NCCL if it is installed and times are measured; and a remark if
+    it is not."""
     if request.engine or request.nccl:
-        return wanted(request.engine or ("nccl",), request.nccl), ""
+        return select_libraries(request.engine or ("nccl",), request.nccl), ""
     if not timed:
         return (), ""
     try:
         load(None)
     except EnvironmentProblem as problem:
         return (), f"NCCL is not among the engines: {problem}."
-    return wanted(("nccl",), ()), ""
+    return select_libraries(("nccl",), ()), ""
 
 
 def _protocol(request: CollectiveRequest, trial: Trial, notes: list[str]) -> dict[str, Any]:
-    """How it was measured, and what was asked for."""
+    """The `protocol` of the result file."""
     return {
         "collective": request.collective,
         "engines": list(request.engine),

@@ -1,9 +1,9 @@
-"""What ranks put in, and what must come out.
+"""Inputs of ranks, and the expected results.
 
-Whole numbers that depend on the rank, on the place and on the call: so a rank that is left out or
-taken twice, a share that is shifted, and the input of the call before all show, and every order of
-additions gives the same answer. Those of integers have all their type's digits, as sums wrap.
-Numbers at random show whether ranks have the same bits, and whether any are cut off.
+Exact inputs are whole numbers that depend on rank, index and call, so that a rank that is left out
+or counted twice, a shifted share, and the input of the previous call all change the result, while
+every summation order gives the same. Integers use all digits of their type, since sums wrap. Random
+inputs show whether all ranks have the same bits.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from cudareduce.several.kernels import vector_of
 
 Array = np.ndarray
 
-#: Operators of arrays, as NumPy has them.
+#: NumPy's functions for the operators.
 UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 #: Values of floats are below this: sums of 8 ranks are exact in bfloat16, which has 8 bits.
 _MOST = 16
 _FACTORS = np.array([1, 2, 1, -1])
 
 
-def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
-    """The elements of a rank at a call: integers of the type, and floats as int64."""
+def exact_values(reduction: Reduction, rank: int, call: int, n: int) -> Array:
+    """The exact input of a rank at a call: integers in their type, floats as int64."""
     place = np.arange(n, dtype=np.uint64)
     mixed = place * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         (rank + 1) * 0xBF58476D1CE4E5B9 + call * 0x94D049BB133111EB & 2**64 - 1
@@ -35,7 +35,7 @@ def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
     product = reduction.op.name == "prod"
     if reduction.dtype.kind != "float":
         unsigned = mixed >> np.uint64(64 - 8 * reduction.dtype.size)
-        unsigned |= np.uint64(product)  # of even factors less and less is left
+        unsigned |= np.uint64(product)  # odd: products of even factors lose bits
         wrapped: Array = unsigned.astype(f"u{reduction.dtype.size}")
         return wrapped.view(reduction.dtype.storage)
     bits = (mixed >> np.uint64(40)).astype(np.int64)
@@ -44,23 +44,23 @@ def whole(reduction: Reduction, rank: int, call: int, n: int) -> Array:
     return factors if product else small
 
 
-def at_random(rank: int, n: int, *, factors: bool = False) -> Array:
-    """Numbers of both signs of a rank, as float64, whose sums are rounded; or `factors`, whose
-    products are, and leave no type's range."""
+def random_values(rank: int, n: int, *, factors: bool = False) -> Array:
+    """Random float64 of both signs, whose sums are rounded; with `factors` their products are, and
+    stay in range."""
     random = np.random.default_rng([7, rank, n])
     signs: Array = random.choice([-1.0, 1.0], n)
     return signs * (random.uniform(0.75, 1.25, n) if factors else random.exponential(1.0, n))
 
 
-def stored(values: Array, dtype: DType) -> Array:
-    """Values as an array of a type: bfloat16 as its bits."""
+def to_storage(values: Array, dtype: DType) -> Array:
+    """Convert values to the dtype's storage; bfloat16 is stored as its bits."""
     if dtype.name != "bfloat16":
         return values.astype(dtype.storage)
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
-def read(array: Array, dtype: DType) -> Array:
+def from_storage(array: Array, dtype: DType) -> Array:
     """The values of such an array, which NumPy can compare."""
     if dtype.name != "bfloat16":
         return array
@@ -68,13 +68,15 @@ def read(array: Array, dtype: DType) -> Array:
 
 
 def expected(reduction: Reduction, inputs: list[Array]) -> Array:
-    """The answer for the values of all ranks, in a wider type."""
+    """The result for the values of all ranks, in a wider type."""
     answer: Array = UFUNCS[reduction.op.name].reduce(inputs)
     return answer
 
 
-def share(collective: Collective, reduction: Reduction, rank: int, size: int, n: int) -> slice:
-    """Which elements of the answer a rank must have."""
+def output_slice(
+    collective: Collective, reduction: Reduction, rank: int, size: int, n: int
+) -> slice:
+    """The elements of the result that a rank must have."""
     if collective == "all-reduce":
         return slice(0, n)
     if collective == "reduce":
@@ -85,8 +87,10 @@ def share(collective: Collective, reduction: Reduction, rank: int, size: int, n:
     return slice(min(n, begin * vector), min(n, end * vector))
 
 
-def why_not_equal(collective: Collective, reduction: Reduction, size: int, n: int) -> str | None:
-    """Why `n` elements have no shares for what gives all ranks as many; None if they do."""
+def why_not_divisible(
+    collective: Collective, reduction: Reduction, size: int, n: int
+) -> str | None:
+    """Why `n` elements do not divide into equal shares, or None."""
     each = vector_of(reduction) * size
     if collective != "reduce-scatter" or n % each == 0:
         return None

@@ -1,9 +1,9 @@
-"""The kernels that several GPUs run together: one file each, below kernels/ranks.
+"""Kernels that several GPUs run together: one file each in kernels/ranks.
 
-Each has a header, as other kernels do, and the arguments `(const __grid_constant__ Ranks ranks,
-size_t in, size_t out, size_t count, size_t flags, size_t mail, size_t call)`: what a kernel knows
-of all ranks, places in a window that each of them has, how many packs or, of one that sends
-packets, elements there are, and the number of the call, which grows by one.
+Each file has front matter. Its arguments are `(const __grid_constant__ Ranks ranks, size_t in,
+size_t out, size_t count, size_t flags, size_t mail, size_t call)`: the addresses of all windows,
+offsets in a window, the number of 16-byte packs (or of elements, for the LL protocol), and the
+number of the call.
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.windows import MOST_BLOCKS
 
-#: Bytes of a load.
+#: Bytes of a vector load.
 PACK_BYTES = 16
-#: Bytes of an array that travels in packets at most: half of what travels are numbers.
+#: The largest array in bytes for the LL protocol, in which half of the bytes sent are flags.
 MOST_MAIL = 2**18
-#: Blocks of a launch at most: all of them must be under way, on any GPU and on the emulator.
+#: The largest grid: all blocks must be resident, on any GPU and on the emulator.
 MOST_AT_ONCE = 128
-#: Blocks of a launch that is to show what becomes of a block with several tiles: who sends and who
-#: adds.
+#: Blocks of a test launch in which each block has several tiles, both when sending and adding.
 FEW = 4
-#: What a kernel sends to the mail of other ranks: values with the number of their call, or, to
-#: boxes for whole arrays, what the others' shares need.
+#: How a kernel sends data: `packets` in the LL protocol, a flag and data in one 8-byte store, or
+#: `shares` to slots for whole arrays.
 Mail = Literal["packets", "shares"]
 MAILS: tuple[Mail, ...] = get_args(Mail)
-#: What of a kernel its header does not say.
+#: Fields that do not come from the front matter.
 _OF_FILE = ("id", "path", "text")
-#: The name of what picks among kernels of ours.
+#: The name of the engine that chooses a kernel.
 AUTO = "auto"
-#: How long a rank waits on the device, in clocks of an SM, or ns of the emulator.
+#: When a kernel gives up waiting: clocks of an SM, or ns on the emulator.
 PATIENCE = 10_000_000_000
 _DEVICE = Path(str(files("cudareduce.several"))) / "device"
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """One kernel file: what its header says, and its text. `wrong` says why it is not right, where
-    it is kept for that."""
+class ExchangeKernel:
+    """A kernel file: its front matter and text. `wrong` says why a kernel that is kept as an
+    example is wrong."""
 
     id: str
     path: Path
@@ -67,25 +66,24 @@ class Exchange:
 
     @property
     def sha(self) -> str:
-        """SHA-256 of the text, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def short(self) -> str:
-        """Its name among those of its collective."""
+        """The name without the collective."""
         prefix = self.collective.replace("-", "_")
         return self.id.removeprefix(f"{prefix}_").removeprefix("reduce_")
 
 
-def load_exchanges(folders: Sequence[Path] = ()) -> dict[str, Exchange]:
-    """Those of the package and of more folders, by name. A header that cannot be read, and a name
-    that is there twice, are UsageErrors."""
-    return exchanges_of((kernels_folder() / EXCHANGES, *folders))
+def load_kernels(folders: Sequence[Path] = ()) -> dict[str, ExchangeKernel]:
+    """The kernels of the package and of more folders, by name. Raises UsageError for bad front
+    matter and duplicate names."""
+    return kernels_in((kernels_folder() / EXCHANGES, *folders))
 
 
-def exchanges_of(folders: Sequence[Path]) -> dict[str, Exchange]:
-    """Those of folders, by name. Raises as `load_exchanges` does."""
-    found: dict[str, Exchange] = {}
+def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
+    """The kernels of these folders, by name. Raises as `load_kernels` does."""
+    found: dict[str, ExchangeKernel] = {}
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
@@ -107,19 +105,19 @@ def exchanges_of(folders: Sequence[Path]) -> dict[str, Exchange]:
     return found
 
 
-def _load(path: Path) -> Exchange:
+def _load(path: Path) -> ExchangeKernel:
     text = read_source(path)
     header = find_header(path, text)
     if header is None or text[: text.index(OPENS)].strip():
         raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {OPENS}")
-    known = {f.name: f.default is MISSING for f in fields(Exchange) if f.name not in _OF_FILE}
+    known = {f.name: f.default is MISSING for f in fields(ExchangeKernel) if f.name not in _OF_FILE}
     for key in header.values:
         if key not in known:
             raise UsageError(f"{path}: {key}: no word of such a header: {', '.join(known)}")
     for key, needed in known.items():
         if needed and key not in header.values:
             raise UsageError(f"{path}: the header does not say {key}")
-    found = Exchange(path.stem, path, text, **header.values)
+    found = ExchangeKernel(path.stem, path, text, **header.values)
     for key, value in header.values.items():
         problem = _problem(key, value)
         if problem:
@@ -130,8 +128,8 @@ def _load(path: Path) -> Exchange:
 
 
 def _problem(key: str, value: Any) -> str | None:
-    """Why a value is not allowed under its key, or None if it is."""
-    if key == "block":  # to isinstance true is a number; a barrier takes a thread for each rank
+    """Why a value is not allowed for its key, or None."""
+    if key == "block":  # bool is an int to isinstance; a barrier needs a thread per rank
         good = type(value) is int and 32 <= value <= 1024
         return None if good else "must be a whole number of threads from 32 to 1024"
     if key == "blocks":
@@ -146,81 +144,82 @@ def _problem(key: str, value: Any) -> str | None:
     return None
 
 
-def of_collective(exchanges: Mapping[str, Exchange], collective: Collective) -> dict[str, Exchange]:
-    """Those of a collective by their short names, the right ones first."""
+def kernels_of(
+    exchanges: Mapping[str, ExchangeKernel], collective: Collective
+) -> dict[str, ExchangeKernel]:
+    """The kernels of a collective by short name, correct ones first."""
     some = [kernel for kernel in exchanges.values() if kernel.collective == collective]
     return {kernel.short: kernel for kernel in sorted(some, key=lambda k: k.wrong is not None)}
 
 
 def vector_of(reduction: Reduction) -> int:
-    """Elements of a pack."""
+    """Elements per 16-byte pack."""
     return PACK_BYTES // reduction.dtype.size
 
 
-def edges(kernel: Exchange, reduction: Reduction, ranks: int) -> dict[int, int]:
-    """Elements that a kernel must be tried with, whatever is asked for, each number with the blocks
-    that they go to."""
+def edge_sizes(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> dict[int, int]:
+    """Sizes at which a kernel must be verified, each with the number of blocks to launch."""
     few, every = (some(kernel, reduction, ranks) for some in (_edge, _full))
     return {few: min(FEW, kernel.blocks), every: kernel.blocks}
 
 
-def _edge(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
-    """Elements of which each of FEW blocks has several tiles, as `ranks.cuh` has them, and the last
-    is not whole; none of what sends packets, which may have a thread for each."""
+def _edge(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> int:
+    """A size at which each of FEW blocks has several tiles, as in `ranks.cuh`, and the last tile is
+    partial. A kernel of the LL protocol has a thread per element, so no tiles."""
     tiles = 0 if kernel.mail == "packets" else 2 * FEW
     loads = 8 // ranks or 1
     return tiles * loads * kernel.block * vector_of(reduction) + 3 * (tiles > 0)
 
 
-def _full(kernel: Exchange, reduction: Reduction, ranks: int) -> int:
-    """Elements for which all blocks of a kernel are launched; of what sends packets few, since
-    thousands of threads that wait for each other are slow on a CPU."""
+def _full(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> int:
+    """A size for which all blocks are launched; small for the LL protocol, whose thousands of
+    waiting threads are slow on a CPU."""
     if kernel.mail == "packets":
         return FEW * kernel.block
     threads = kernel.blocks * kernel.block
-    packs = threads * ranks // 2 if kernel.mail == "shares" else threads  # half of which add
+    packs = threads * ranks // 2 if kernel.mail == "shares" else threads  # half of them add
     return packs * vector_of(reduction)
 
 
-def boxes_bytes(ranks: int, array_bytes: int) -> int:
-    """Bytes of a window that kernels need which send shares of such arrays: words that tell how
-    many tiles have come, and boxes of two calls, a share's for each rank."""
+def slots_bytes(ranks: int, array_bytes: int) -> int:
+    """Bytes of a window for kernels that send shares of such arrays: a counter per block, and two
+    slots for each rank's share."""
     share = -(-array_bytes // (PACK_BYTES * ranks)) * PACK_BYTES
     return 8 * ranks * MOST_BLOCKS + 2 * ranks * share
 
 
-def source(kernel: Exchange, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
-    """The translation unit of a kernel among so many ranks. With `stumble` the rank that
-    is `late` stops for so many clocks wherever it has waited for others."""
+def source(kernel: ExchangeKernel, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
+    """The translation unit of a kernel. With `stumble`, the late rank stops for that many clocks
+    after each wait."""
     start = _start(reduction, kernel.block, ranks, stumble)
     return Source(f'{start}#line 1 "{kernel.path}"\n{kernel.text}', kernel.id, kernel.path)
 
 
-def helper(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
-    """The translation unit of a kernel that exchanges nothing, and is there to measure."""
+def helper_kernel(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
+    """The translation unit of a measuring kernel of the package."""
     return helper_source(_start(reduction, 32, ranks), file, entry)
 
 
 def helper_source(start: str, file: str, entry: str) -> Source:
-    """The translation unit of a kernel of the package behind such a `start`."""
+    """The translation unit of a kernel of the package after the prelude `start`."""
     return Source(start + device_text(file), entry, _DEVICE / file)
 
 
 def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
-    """What stands before each kernel's text."""
+    """The prelude of every kernel."""
     vector = vector_of(reduction)
     words = prelude(reduction, "only", block, vector, vector)
     words += f"[[maybe_unused]] constexpr unsigned MOST_BLOCKS = {MOST_BLOCKS};\n"
-    return words + shared(ranks, stumble) + device_text("ranks.cuh")
+    return words + shared_source(ranks, stumble) + device_text("ranks.cuh")
 
 
-def shared_folders() -> tuple[Path, ...]:
-    """Where the texts lie that stand before each kernel's."""
+def source_folders() -> tuple[Path, ...]:
+    """The folders of the device code that all kernels include."""
     return _DEVICE, device_folder()
 
 
-def shared(ranks: int, stumble: int = 0) -> str:
-    """What every text needs that runs on so many ranks."""
+def shared_source(ranks: int, stumble: int = 0) -> str:
+    """Constants and device code for kernels among `ranks` ranks."""
     return (
         f"constexpr unsigned RANKS = {ranks};\n"
         f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n"
@@ -229,6 +228,6 @@ def shared(ranks: int, stumble: int = 0) -> str:
 
 
 def device_text(file: str) -> str:
-    """A text of the package, whose lines compilers find."""
+    """A device file of the package, with a #line for compilers."""
     path = _DEVICE / file
     return f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}'

@@ -1,7 +1,7 @@
-"""Engines that are libraries: NCCL on arrays as they lie, NCCL on memory of its own, and torch.
+"""Libraries as engines: NCCL, NCCL on symmetric memory, and torch.distributed.
 
-All of them take a GPU for each rank. One that cannot be had here, or does not take what is asked
-for, is told with the reason, on all ranks alike.
+All need a GPU per rank. One that is missing, or does not support the reduction, is skipped on all
+ranks with the same reason.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.contract import AbsentError
 from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.engines import Stage, StreamEngine
-from cudareduce.several.inputs import share, why_not_equal
+from cudareduce.several.inputs import output_slice, why_not_divisible
 from cudareduce.several.nccl import NcclCommunicator, communicator, load, symmetric_memory
 from cudareduce.several.windows import Windows
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
 KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
-#: What NCCL has kernels of symmetric memory for.
+#: Types that NCCL's symmetric kernels support.
 _SYMMETRIC = ("float32", "float16", "bfloat16")
-#: What torch.distributed knows no NCCL type for.
+#: Types that torch.distributed does not pass to NCCL.
 _NOT_IN_TORCH = ("uint32", "uint64")
 _NO_GPU = "takes a GPU for each rank, and nothing of it is tried here"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An engine by the name that it has in tables; `file` is that of its NCCL, where one is
-    named."""
+    """A requested library: its name in tables, and the file of its NCCL if one is named."""
 
     name: str
     kind: Kind
@@ -41,16 +40,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why an engine is not tried: `cause` is the machine, or unfit for what is asked."""
+    """Why an engine is not tried."""
 
     engine: str
     reason: str
     cause: Literal["machine", "unfit"]
 
 
-def wanted(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
-    """The libraries among these names of engines; NCCL once for each file, by its number where
-    there are several."""
+def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
+    """The libraries among these engine names; with several NCCL files one per file, numbered."""
     found = []
     for kind in (kind for kind in KINDS if kind in names):
         if kind == "torch" or not files:
@@ -66,12 +64,12 @@ def wanted(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
 def library_engines(
     asked: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
 ) -> Iterator[tuple[list[StreamEngine], list[Skip]]]:
-    """Those that can be had, until the end, and why others cannot; none without a `backend` of each
-    rank's own. All ranks call it together. Raises RankLost."""
+    """The available library engines while the block runs, and why others are skipped. All ranks
+    call it together. Raises RankLost."""
     engines: list[StreamEngine] = []
     skips: list[Skip] = []
     with ExitStack() as opened:
-        # torch first: where a libnccl.so.2 is loaded, it would take that one in place of its own
+        # torch first: it would use a libnccl.so.2 that is already loaded in place of its own
         for one in sorted(asked, key=lambda one: one.kind != "torch"):
             unfit = _unfit(one.kind, stage)
             if backend is None or unfit:
@@ -85,7 +83,7 @@ def library_engines(
 
 
 def _unfit(kind: Kind, stage: Stage) -> str | None:
-    """Why a library does not take a collective and reduction; None if it does."""
+    """Why a library does not support a collective and reduction, or None."""
     op, dtype = stage.reduction.op.name, stage.reduction.dtype.name
     if kind == "torch" and dtype in _NOT_IN_TORCH:
         return f"torch.distributed takes no {dtype}"
@@ -98,7 +96,7 @@ def _unfit(kind: Kind, stage: Stage) -> str | None:
 
 @contextmanager
 def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[StreamEngine]:
-    """An engine; AbsentError where it cannot be had."""
+    """One engine. Raises AbsentError if it is not available."""
     if one.kind == "torch":
         from cudareduce.several.torch_engine import torch_engine
 
@@ -113,7 +111,9 @@ def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[Stream
     why = agree(stage.comm, nccl.why_no_windows)
     if why:
         raise AbsentError(why)
-    parts = replace(stage.windows.layout, nbytes=stage.windows.layout.mail)  # which lies behind
+    parts = replace(
+        stage.windows.layout, nbytes=stage.windows.layout.mail
+    )  # without mail and slots
     with (
         communicator(nccl, stage.comm) as member,
         symmetric_memory(member, stage.comm, parts.nbytes) as address,
@@ -124,7 +124,7 @@ def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[Stream
 
 
 class NcclEngine:
-    """NCCL's call of the collective, on arrays of this rank's window or of memory of its own."""
+    """NCCL's collective, on this rank's window or on symmetric memory."""
 
     mail = False
 
@@ -138,11 +138,13 @@ class NcclEngine:
 
     def why_not(self, n: int) -> str | None:
         stage = self._stage
-        return why_not_equal(stage.collective, stage.reduction, stage.comm.size, n)
+        return why_not_divisible(stage.collective, stage.reduction, stage.comm.size, n)
 
     def enqueue(self, n: int, call: int) -> Launch:
         stage = self._stage
-        mine = share(stage.collective, stage.reduction, self.windows.rank, stage.comm.size, n)
+        mine = output_slice(
+            stage.collective, stage.reduction, self.windows.rank, stage.comm.size, n
+        )
         places, scattered = self.windows.layout, stage.collective == "reduce-scatter"
         at = mine.start * stage.reduction.dtype.size if scattered else 0
         return self._member.launch(

@@ -1,11 +1,9 @@
-"""NCCL by its C interface: a library that is loaded, and the communicator of all ranks.
+"""NCCL by ctypes: several libraries can be loaded in one process, which bindings cannot.
 
-Of either only what is used here. Names, numbers and layouts are those of nccl.h, which have stayed
-since 2.10; what came later may be missing, and is asked for before it is called.
-
-
-What a file of NCCL is, asked in a process of its own: what is loaded may end the process that
-loads it, or stand still where no signal reaches it."""
+Declares only what is used here. Names, numbers and layouts are those of nccl.h, unchanged since
+2.10; functions that came later are looked up before they are called. `version_in` loads a file in a
+process of its own, since it may crash or hang.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +26,24 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several.collectives import Collective
 from cudareduce.several.communicator import Communicator, agree, watchdog
 
-#: What its file is called, in packages and to the loader.
+#: The library's file name.
 NAME = "libnccl.so.2"
 _DTYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
            "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
-#: A window whose place is alike on all ranks.
+#: NCCL_WIN_COLL_SYMMETRIC: the window has the same offset on all ranks.
 _COLL_SYMMETRIC = 1
 _AT, _NUMBER, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 
 
 class UniqueId(ctypes.Structure):
-    """What ranks of one communicator find each other by; passed by value."""
+    """Identifies a communicator; passed by value."""
 
     _fields_ = (("internal", ctypes.c_byte * 128),)
 
 
-_ARRAYS = (_AT, _AT, _SIZE, _NUMBER, _NUMBER)  # given, answer, count, type, operator
-#: Functions that any has, with the types of their arguments; and those that came with 2.13, 2.19
-#: and 2.27.
+_ARRAYS = (_AT, _AT, _SIZE, _NUMBER, _NUMBER)  # input, output, count, type, operator
+#: Argument types of functions that every version has, and of those added in 2.13, 2.19 and 2.27.
 _FUNCTIONS = {
     "ncclGetVersion": (ctypes.POINTER(_NUMBER),),
     "ncclGetUniqueId": (ctypes.POINTER(UniqueId),),
@@ -68,19 +65,19 @@ _TEXTS = {"ncclGetErrorString": (_NUMBER,), "ncclGetLastError": (_AT,)}
 
 @dataclass(frozen=True, slots=True)
 class Nccl:
-    """A library that is loaded, and its version as 2.28.9."""
+    """A loaded library and its version, such as 2.28.9."""
 
     library: ctypes.CDLL = field(repr=False)
     version: str
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function of the library. What it refuses is a KernelFault in its own words."""
+        """Call a function. Raises KernelFault with NCCL's message."""
         code = getattr(self.library, name)(*arguments)
         if code:
             raise KernelFault(f"{name} of NCCL {self.version} has failed: {self._why(code)}")
 
     def why_no_windows(self) -> str | None:
-        """Why it has no symmetric memory; None if it has."""
+        """Why it has no symmetric memory, or None."""
         if all(hasattr(self.library, name) for name in _LATER):
             return None
         return f"NCCL {self.version} has no symmetric memory, which came with 2.27"
@@ -93,32 +90,30 @@ class Nccl:
 
 
 def load(path: Path | None) -> Nccl:
-    """The library in a file; else that of a package of NVIDIA's, or the one that the loader finds.
-    A file that is no NCCL is a UsageError, none anywhere an EnvironmentProblem.
-
-    It makes no use of multicast, unless the user's environment says so.
-    """
-    without_multicast()
+    """The library of a file, else of NVIDIA's PyPI package or the system. Raises UsageError for a
+    file that is not NCCL, and EnvironmentProblem if there is none. Multicast stays off unless the
+    environment turns it on."""
+    disable_multicast()
     if path is not None:
         if not path.is_file():
             raise UsageError(f"--nccl {path}: there is no such file: name a {NAME}")
-        return _opened(str(path.resolve()), f"--nccl {path}")
+        return _open_library(str(path.resolve()), f"--nccl {path}")
     for name in (*map(str, packaged(f"lib/{NAME}")), NAME):
         with suppress(UsageError):
-            return _opened(name, name)
+            return _open_library(name, name)
     raise EnvironmentProblem(
         f"there is no NCCL here: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
     )
 
 
-def without_multicast() -> None:
-    """Let no NCCL of this process use multicast, unless the user's environment says so: it is read
-    when a communicator begins."""
+def disable_multicast() -> None:
+    """Turn multicast off unless the environment says otherwise. NCCL reads this when a communicator
+    is made."""
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 
 
-def _opened(name: str, said: str) -> Nccl:
-    """What a name of a file or the loader's stands for. Raises UsageError."""
+def _open_library(name: str, said: str) -> Nccl:
+    """Load the library `name`. Raises UsageError."""
     try:
         library = ctypes.CDLL(name)
         for known in (_FUNCTIONS, _TEXTS, _LATER):
@@ -141,14 +136,14 @@ def _opened(name: str, said: str) -> Nccl:
 
 
 def version_text(code: int) -> str:
-    """A version's number as its words: 22809 is 2.28.9, and 2708, as it was up to 2.8, 2.7.8."""
+    """A version code as text: 22809 is 2.28.9, and 2708, the form before 2.9, is 2.7.8."""
     large, rest = divmod(code, 10_000 if code >= 10_000 else 1000)
     return f"{large}.{rest // 100}.{rest % 100}"
 
 
 @dataclass(frozen=True, slots=True)
 class NcclCommunicator:
-    """This rank's part of one, in the context that was current when it began."""
+    """This rank's communicator, in the context that was current when it was made."""
 
     nccl: Nccl
     handle: ctypes.c_void_p
@@ -157,8 +152,8 @@ class NcclCommunicator:
         self, collective: Collective, reduction: Reduction, given: int, answer: int, count: int,
         stream: int,
     ) -> Launch:  # fmt: skip
-        """A ready call on arrays at these addresses; `count` is of the array, of reduce-scatter of
-        a rank's share. It may raise KernelFault when made."""
+        """A prepared call on arrays at these addresses. `count` is of the array, or for
+        reduce-scatter of a share. The launch may raise KernelFault."""
         arrays = given, answer, count, _DTYPES[reduction.dtype.name], _OPS[reduction.op.name]
         if collective == "reduce":
             return partial(self.nccl.call, "ncclReduce", *arrays, 0, self.handle, stream)
@@ -168,17 +163,17 @@ class NcclCommunicator:
 
 @contextmanager
 def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
-    """One of all ranks, which begin and end it together. Raises RankLost, and AbsentError on all of
-    them where it does not begin on one."""
+    """A communicator of all ranks. Raises RankLost, and AbsentError on all ranks if it fails on
+    one."""
     own = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
-    found = agree(comm, lambda: _begun(nccl, comm, bytes.fromhex(own)))
+    found = agree(comm, lambda: _begin(nccl, comm, bytes.fromhex(own)))
     try:
         yield found
     except BaseException:
         with watchdog("ncclCommAbort"):
-            nccl.library.ncclCommAbort(found.handle)  # which waits for no other rank
+            nccl.library.ncclCommAbort(found.handle)  # does not wait for other ranks
         raise
-    comm.barrier()  # nobody leaves while another one is still in a call
+    comm.barrier()  # no rank leaves while another is in a call
     with watchdog("ncclCommDestroy"):
         nccl.library.ncclCommDestroy(found.handle)
     comm.barrier()
@@ -190,7 +185,7 @@ def _unique_id(nccl: Nccl) -> str:
     return bytes(made).hex()
 
 
-def _begun(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
+def _begin(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
     handle = ctypes.c_void_p()
     wanted = ctypes.byref(handle), comm.size, UniqueId.from_buffer_copy(unique), comm.rank
     with watchdog("ncclCommInitRank"):
@@ -200,15 +195,15 @@ def _begun(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
 
 @contextmanager
 def symmetric_memory(member: NcclCommunicator, comm: Communicator, nbytes: int) -> Iterator[int]:
-    """The address of so many bytes that NCCL has of all ranks in one window. Raises RankLost, and
-    AbsentError on all of them where one cannot have it."""
+    """The address of `nbytes` in a symmetric window. Raises RankLost, and AbsentError on all ranks
+    if it fails on one."""
     nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
 
     def register() -> None:
         with watchdog("ncclCommWindowRegister"):
             nccl.call("ncclCommWindowRegister", member.handle, at, nbytes, ctypes.byref(window),
                       _COLL_SYMMETRIC)  # fmt: skip
-        if not window:  # where there is none, that is a success to NCCL
+        if not window:  # NCCL reports success without a window
             raise AbsentError(
                 f"NCCL {nccl.version} has no symmetric memory among these GPUs: see nvidia-smi "
                 "topo -p2p n"
@@ -218,20 +213,20 @@ def symmetric_memory(member: NcclCommunicator, comm: Communicator, nbytes: int) 
     agree(comm, register)
     assert at.value
     yield at.value
-    comm.barrier()  # nobody frees what another one still addresses
-    # what was measured is not lost to how a library ends
+    comm.barrier()  # no rank frees memory that another may access
+    # an error at the end must not lose the measurements
     with watchdog("ncclCommWindowDeregister"), suppress(KernelFault):
         nccl.call("ncclCommWindowDeregister", member.handle, window)
         nccl.call("ncclMemFree", at)
 
 
-#: The longest that loading takes, in s, from a slow disk too.
+#: Limit for loading a library from a slow disk, in s.
 _LIMIT_S = 60.0
 
 
 def version_in(path: Path) -> str:
-    """The version of the library in a file, as 2.28.9. A UsageError where it is no NCCL, or does
-    not answer."""
+    """The version of the library in a file. Raises UsageError if it is not NCCL, or does not
+    answer."""
     command = [sys.executable, "-m", __name__, str(path)]
     try:
         done = subprocess.run(
@@ -246,19 +241,18 @@ def version_in(path: Path) -> str:
         raise UsageError(done.stderr.strip())
     found = done.stdout.split()
     if done.returncode or not found:
-        raise UsageError(f"--nccl {path} {_ending(done.returncode)}: name another {NAME}")
+        raise UsageError(f"--nccl {path} {_exit_text(done.returncode)}: name another {NAME}")
     return found[-1]
 
 
-def _ending(code: int) -> str:
-    """What has become of the process, in words."""
+def _exit_text(code: int) -> str:
     if code < 0:
         return f"ends whoever loads it ({signal.strsignal(-code) or f'signal {-code}'})"
     return f"ends whoever loads it (exit code {code})"
 
 
 def main() -> int:
-    """Load the file that is named, and print its version."""
+    """Load a file and print its version."""
     try:
         print(load(Path(sys.argv[1])).version)
     except UsageError as error:

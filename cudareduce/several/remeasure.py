@@ -1,12 +1,8 @@
-"""Jobs of ranks, one after the other: the same command once for each rank, in processes begun anew.
+"""Measure stored collectives again, by jobs of fresh ranks that run `collective`.
 
-Ranks are started here or, where a launcher has started this program as several ranks, by each of
-these one of them: rank 0 says what, the others follow it.
-
-
-What of a stored run of collectives is to be measured again, as command lines of `collective`.
-
-Collectives measured once more by jobs of ranks, on this host or by those of a launcher."""
+Ranks are started here. If a launcher started several ranks of `check`, each of them starts one rank
+of every job: rank 0 decides, the others follow it.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +29,25 @@ from cudareduce.results.store import load
 from cudareduce.several.collectives import MOST_RANKS, OPS, Collective
 from cudareduce.several.command import check_room
 from cudareduce.several.communicator import Communicator, RankLost
-from cudareduce.several.engines import Auto
-from cudareduce.several.kernels import load_exchanges
+from cudareduce.several.engines import AutoEngine
+from cudareduce.several.kernels import load_kernels
 from cudareduce.several.launcher import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
 from cudareduce.several.rendezvous import connect, find_placement
 from cudareduce.temporary import temporary_folder
 
-#: Runs `cudareduce ARGV` as so many ranks; the exit code of the worst, OUT_OF_TIME if the deadline
-#: has ended it. What ranks say on standard error is shown, what they print is not.
+#: Runs `cudareduce ARGV` as some ranks until the deadline; returns the worst exit code, or
+#: OUT_OF_TIME. Only standard error is shown.
 RunJob = Callable[[int, Sequence[str], Deadline], int]
 
 
-def started_here(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
-    """A job whose ranks are all started by this process."""
+def start_here(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+    """Run a job whose ranks are all started by this process."""
     return start(ranks, argv, printing=False, deadline=deadline)
 
 
 def lead(comm: Communicator, judge: Callable[[RunJob], int]) -> int:
-    """Rank 0 of a launcher's ranks: judge by jobs of all of them, and tell the others the exit code
-    that this ends with. Raises RankLost, and what judging raises."""
+    """Rank 0's part under a launcher: judge by jobs of all ranks, and broadcast the exit code.
+    Raises RankLost, and what judging raises."""
     numbers = count()
     with temporary_folder() as folder:
 
@@ -73,14 +69,15 @@ def lead(comm: Communicator, judge: Callable[[RunJob], int]) -> int:
 
 
 def follow(comm: Communicator) -> int:
-    """Another rank: do what rank 0 says, until it tells the exit code of all. Raises RankLost."""
+    """The other ranks' part: run rank 0's commands until it broadcasts the exit code. Raises
+    RankLost."""
     while not isinstance(said := comm.broadcast(), int):
         comm.gather(_run(said, Deadline()))
     return said
 
 
 def _run(argv: Sequence[str], deadline: Deadline) -> int:
-    """One rank of a launcher's job, in the environment of this one."""
+    """Run one rank of a job in the launcher's environment."""
     left = None if deadline.seconds is None else deadline.left_s
     with subprocess.Popen([*PROGRAM, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           env=os.environ) as process:  # fmt: skip
@@ -93,16 +90,15 @@ def _run(argv: Sequence[str], deadline: Deadline) -> int:
     return code
 
 
-#: More rounds than these no command takes.
+#: The largest --rounds.
 _MOST_ROUNDS = 10_000
 _FIRST_FEW = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One collective with one operator among so many ranks, on arrays of some types and `sizes`,
-    by some engines; by all that are right if none are named. `links` are measured with the largest
-    size."""
+    """One collective and operator: ranks, types, sizes and engines (all correct ones if empty).
+    `links` tells if link bandwidth is measured with the largest size."""
 
     collective: str
     op: str
@@ -113,7 +109,7 @@ class Job:
     links: bool
 
     def holds(self, record: Record) -> bool:
-        """Whether it measures what a record is of, whatever the engine."""
+        """True if the job measures this record's problem, whatever the engine."""
         return (
             (record.kernel, record.op, record.ranks) == (self.collective, self.op, self.ranks)
             and record.dtype in self.dtypes
@@ -121,7 +117,7 @@ class Job:
         )
 
     def argv(self, rounds: int, remeasuring: Remeasuring, result: Path) -> list[str]:
-        """The words that make `cudareduce` measure it in so many rounds, and write the result."""
+        """The command line of `cudareduce` that measures the job and writes `result`."""
         return [
             "collective", self.collective, "--op", self.op, "--dtype", ",".join(self.dtypes),
             "--n", ",".join(map(str, self.sizes)), "--engine", ",".join(self.engines),
@@ -133,10 +129,10 @@ class Job:
         ]  # fmt: skip
 
 
-def asked_of(stored: Run, remeasuring: Remeasuring) -> Run:
-    """The records that the names given now mean, collectives and engines; all without a name. A
-    UsageError where none is meant, and where something is asked that collectives have not."""
-    refuse_others(remeasuring)
+def select_records(stored: Run, remeasuring: Remeasuring) -> Run:
+    """The records that the given names select, of collectives or engines; all without names. Raises
+    UsageError if there is none."""
+    refuse_single_gpu_options(remeasuring)
     names = remeasuring.kernels
     records = tuple(
         r for r in stored.records
@@ -152,8 +148,8 @@ def asked_of(stored: Run, remeasuring: Remeasuring) -> Run:
     return replace(stored, records=records)
 
 
-def refuse_others(remeasuring: Remeasuring) -> None:
-    """A UsageError where something is asked that collectives have not."""
+def refuse_single_gpu_options(remeasuring: Remeasuring) -> None:
+    """Raise UsageError for options that apply to one GPU only."""
     for name, value in (
         ("--peers", remeasuring.peers), ("--map", remeasuring.map),
         ("--device", remeasuring.device), ("--time-limit", remeasuring.time_limit),
@@ -163,9 +159,9 @@ def refuse_others(remeasuring: Remeasuring) -> None:
 
 
 def jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
-    """What measures these records, of all that are `stored`, again. Engines are those that the run
-    named, so that some that came since are measured too, unless names are given now; kernels that
-    are there no more are left out. What no `collective` can have written is a UsageError."""
+    """The jobs that measure these records again. They run the engines that the stored run
+    requested, or that are named now, except kernels that no longer exist. Raises UsageError for
+    records that `collective` does not measure."""
     groups: dict[tuple[str, str, int], list[Record]] = {}
     for record in run.records:
         _check(record)
@@ -193,9 +189,9 @@ def jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-def only_suspects(jobs: Sequence[Job], suspects: Sequence[Record]) -> list[Job]:
-    """The same for what these records are of. The largest size stays where links are measured with
-    it, which tell what the machine does meanwhile."""
+def suspect_jobs(jobs: Sequence[Job], suspects: Sequence[Record]) -> list[Job]:
+    """The jobs restricted to these records. The largest size stays if link bandwidth is measured
+    with it, since that shows machine-wide drift."""
     again = []
     for job in jobs:
         for dtype in job.dtypes:
@@ -212,16 +208,16 @@ def only_suspects(jobs: Sequence[Job], suspects: Sequence[Record]) -> list[Job]:
 def _still_there(
     collective: str, engines: tuple[str, ...], remeasuring: Remeasuring
 ) -> tuple[str, ...]:
-    """Engines but for kernels that there are no more."""
-    exchanges = load_exchanges(remeasuring.folders)
+    """The engines without kernels that no longer exist."""
+    exchanges = load_kernels(remeasuring.folders)
     known = {f"peer:{kernel.short}" for kernel in exchanges.values()
              if kernel.collective == collective}  # fmt: skip
-    known.add(Auto.name)
+    known.add(AutoEngine.name)
     return tuple(name for name in engines if not name.startswith("peer:") or name in known)
 
 
 def _check(record: Record) -> None:
-    """A UsageError for a record that `collective` does not measure."""
+    """Raise UsageError for a record that `collective` does not measure."""
     for what, value, known in (
         ("collective", record.kernel, get_args(Collective)), ("operator", record.op, OPS),
         ("type", record.dtype, tuple(DTYPES)),
@@ -235,7 +231,7 @@ def _check(record: Record) -> None:
     if record.engine and record.engine.startswith(("nccl:", "nccl-symm:")):
         raise UsageError(
             f"the baseline holds {record.engine}, of a file that --nccl named then: name the "
-            "engines to check, or give both files to check --nccl"
+            "engines to check, or use check --library nccl=OLD,NEW"
         )
     if record.n < 1 or not record.engine or "," in record.engine:
         raise UsageError(
@@ -244,18 +240,18 @@ def _check(record: Record) -> None:
         )
 
 
-#: What of a job's exit codes leaves a result: all is right, or something is wrong.
+#: Exit codes of jobs that wrote a result: all right, or something wrong.
 _WHOLE = (0, 3)
 _NO_TIME = "no time was left to measure it"
 
 
-def by_ranks(jobs: Sequence[Job], judge: Callable[[RunJob], int]) -> int:
-    """Judge by jobs of ranks that are started here or, where a launcher has started this program as
-    several, by those: rank 0 judges, and all end with its exit code. A UsageError if these are not
-    as many as jobs take; raises RankLost, and what judging raises."""
+def judge_on_ranks(jobs: Sequence[Job], judge: Callable[[RunJob], int]) -> int:
+    """Run `judge` here, or on rank 0 of a launcher's ranks. Returns the exit code. Raises
+    UsageError if the launcher's ranks are not as many as the jobs need, RankLost, and what `judge`
+    raises."""
     here = find_placement(os.environ)
     if here is None:
-        return judge(started_here)
+        return judge(start_here)
     ranks = sorted({job.ranks for job in jobs})
     if ranks != [here.size]:
         raise UsageError(
@@ -267,7 +263,7 @@ def by_ranks(jobs: Sequence[Job], judge: Callable[[RunJob], int]) -> int:
 
 
 def device_of(ranks: int, remeasuring: Remeasuring) -> DeviceInfo:
-    """What a result says of the machine. An EnvironmentProblem where not each rank has a GPU."""
+    """The device's description. Raises EnvironmentProblem if there are fewer GPUs than ranks."""
     spec, _ = choose_backend("cuda", 0, not remeasuring.no_cache)
     gpus = gpu_count()
     if gpus < ranks:
@@ -280,8 +276,8 @@ def device_of(ranks: int, remeasuring: Remeasuring) -> DeviceInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
-    """Measures jobs, which `run` runs; of what is `stored` it says if there was no time for it."""
+class RankMeasure:
+    """Measures jobs with `run`. Records of `stored` without time left are skipped."""
 
     stored: Run
     jobs: tuple[Job, ...]
@@ -291,12 +287,12 @@ class Ranks:
     run: RunJob
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        """All of it, or what these records are of and what else their jobs give, with so many times
-        the rounds. Ctrl-C and ranks that are lost end it, with what there is by then."""
+        """Measure all jobs, or those of `suspects`, with `times` times the rounds. Ctrl-C and lost
+        ranks end it, and it returns what was measured."""
         records: list[Record] = []
         remarks: list[str] = []
         cut = None
-        jobs = self.jobs if suspects is None else only_suspects(self.jobs, suspects)
+        jobs = self.jobs if suspects is None else suspect_jobs(self.jobs, suspects)
         with temporary_folder() as folder:
             for job in jobs:
                 try:
@@ -315,7 +311,7 @@ class Ranks:
         )  # fmt: skip
 
     def _found(self, job: Job, times: int, path: Path) -> Run | Cut:
-        """What a job gives; what there was no time for is skipped."""
+        """The result of a job, or why it ended."""
         if self.deadline.passed:
             return self._skipped(job)
         argv = job.argv(times * self.rounds, self.remeasuring, path)
@@ -330,7 +326,7 @@ class Ranks:
         return found
 
     def _skipped(self, job: Job) -> Run:
-        """In the place of its records some that say that there was no time."""
+        """The job's records, skipped for lack of time."""
         return replace(self.stored, protocol={}, records=tuple(
             replace(record, verdict="skip", reason=_NO_TIME, cause="time", time_us=None,
                     time_us_low=None, time_us_high=None, rounds_us=(), host_us=None)

@@ -1,6 +1,4 @@
-"""From findings and samples to records.
-
-One collective and reduction on the ranks' devices: every engine verified, then timed."""
+"""Run one collective: verify every engine, time the correct ones, make records."""
 
 from __future__ import annotations
 
@@ -21,23 +19,22 @@ from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
 from cudareduce.several.communicator import Communicator
 from cudareduce.several.engines import (
-    Auto,
+    AutoEngine,
     Code,
     Engine,
-    Host,
-    Peer,
+    HostEngine,
+    KernelEngine,
     Stage,
     StreamEngine,
-    peer_engines,
+    kernel_engines,
 )
-from cudareduce.several.kernels import MOST_MAIL, Exchange, boxes_bytes, edges, vector_of
+from cudareduce.several.kernels import MOST_MAIL, ExchangeKernel, edge_sizes, slots_bytes, vector_of
 from cudareduce.several.libraries import Skip, Wanted, library_engines
-from cudareduce.several.timing import UNCOUNTED, Batch, Links, Measured, measure
-from cudareduce.several.verification import REPEATS, STUMBLE, Finding, examine
+from cudareduce.several.timing import UNCOUNTED, Batch, LinkRates, Measured, measure_engines
+from cudareduce.several.verification import REPEATS, STUMBLE, Finding, verify_engine
 from cudareduce.several.windows import Allocate, device_windows, layout, mapped_windows
 
-#: busbw over algbw among n ranks: what each link carries of the array, one way. Source: nccl-tests,
-#: doc/PERFORMANCE.md.
+#: busbw over algbw among n ranks. Source: nccl-tests, doc/PERFORMANCE.md.
 _WIRE: dict[Collective, Callable[[int], float]] = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
     "reduce-scatter": lambda n: (n - 1) / n,
@@ -48,7 +45,7 @@ _UNKNOWN = Code()
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """What records of one collective and reduction have in common."""
+    """Makes the records of one collective and reduction."""
 
     collective: Collective
     reduction: Reduction
@@ -56,7 +53,7 @@ class Recorder:
     backend: BackendName
 
     def verified(self, finding: Finding) -> Record:
-        """A record of an engine that was not timed."""
+        """The record of a verified engine."""
         return Record(
             kernel=self.collective, op=self.reduction.op.name, dtype=self.reduction.dtype.name,
             acc=self.reduction.acc.name, n=finding.n, rows=1, block=None, items=None, grid=None,
@@ -70,7 +67,7 @@ class Recorder:
         )  # fmt: skip
 
     def skipped(self, skip: Skip, n: int) -> Record:
-        """A record of an engine that was not tried at a size."""
+        """The record of an engine that is skipped at a size."""
         finding = Finding(skip.engine, n, None, None, None, 0)
         return replace(
             self.verified(finding), verdict="skip", reason=skip.reason, cause=skip.cause,
@@ -78,15 +75,15 @@ class Recorder:
         )  # fmt: skip
 
     def timed(
-        self, finding: Finding, measured: Measured, links: Links, code: Code = _UNKNOWN
+        self, finding: Finding, measured: Measured, links: LinkRates, code: Code = _UNKNOWN
     ) -> Record:
-        """A record of an engine at a size, with what was measured of that code; without, if that
-        was wrong or its ranks were apart in every sample."""
+        """The record of a timed engine; without a time if it was wrong, or ranks were apart in all
+        samples."""
         plain = replace(self.verified(finding), n=measured.n)
         if finding.wrong:
             return plain
         nbytes = measured.n * self.reduction.dtype.size
-        record = taken(plain, measured.batches, nbytes)
+        record = with_times(plain, measured.batches, nbytes)
         if record.gb_s is None:
             return record
         busbw = record.gb_s * _WIRE[self.collective](self.ranks)
@@ -97,15 +94,15 @@ class Recorder:
         )  # fmt: skip
 
     def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
-        """A record of an engine that takes place on the host, by whose clock alone it is timed."""
+        """The record of the host engine, timed by the host's clock."""
         return replace(
             self.verified(finding), n=n, host_us=host_us, version=f"cudareduce {__version__}"
         )
 
 
-def taken(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
-    """A record with what was measured of calls on so many bytes; without, if an answer was wrong or
-    the ranks were apart in every sample."""
+def with_times(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
+    """The record with the times of calls on `nbytes`; without, if a result was wrong or ranks were
+    apart in all samples."""
     wrong = next((batch.wrong for batch in batches if batch.wrong), None)
     if wrong:
         return replace(plain, verdict="fail", reason=wrong)
@@ -133,8 +130,8 @@ def _gb_s(nbytes: int, us: float) -> float:
     return nbytes / us / 1e3
 
 
-def notes_of(links: Links) -> tuple[str, ...]:
-    """What is said of the links below a table."""
+def link_notes(links: LinkRates) -> tuple[str, ...]:
+    """The note on link bandwidth below a table."""
     if links.write_gb_s is None or links.read_gb_s is None:
         return ()
     return (
@@ -143,21 +140,20 @@ def notes_of(links: Links) -> tuple[str, ...]:
     )
 
 
-#: Bytes of arrays that are verified by themselves at most, where timed calls verify the others; and
-#: of those that the host is tried and timed with.
+#: The largest arrays in bytes that are verified before timing (timed calls verify larger ones), and
+#: that the host engine takes.
 _ALONE_BYTES, _HOST_BYTES = 2**24, 2**22
 _HOST_CALLS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: a collective by some kernels, by what picks one of those in `auto`, by
-    libraries, and by the host, on arrays of `sizes` elements; in `rounds` rounds if it is
-    `timed`."""
+    """What to run: a collective with some kernels, the kernels that `peer:auto` chooses from,
+    libraries, and the host, at some sizes; in `rounds` rounds if `timed`."""
 
     collective: Collective
-    kernels: tuple[Exchange, ...]
-    auto: tuple[Exchange, ...] = ()
+    kernels: tuple[ExchangeKernel, ...]
+    auto: tuple[ExchangeKernel, ...] = ()
     libraries: tuple[Wanted, ...] = ()
     by_host: bool
     sizes: tuple[int, ...]
@@ -165,16 +161,16 @@ class Trial:
     rounds: int
 
 
-def steps_of(trial: Trial) -> int:
-    """How often the trial of one reduction tells of its progress."""
+def progress_steps(trial: Trial) -> int:
+    """How often `run_trial` calls `progress`."""
     return len(trial.sizes) * (trial.rounds + UNCOUNTED) if trial.timed else 1
 
 
-def tried(
+def run_trial(
     trial: Trial, reduction: Reduction, comm: Communicator, backend: Backend,
     progress: Callable[[], None], allocate: Allocate = IpcMemory,
-) -> tuple[list[Record], Links]:  # fmt: skip
-    """Records of all engines, the same on all ranks, and what the links carried. Raises RankLost,
+) -> tuple[list[Record], LinkRates]:  # fmt: skip
+    """The records of all engines, the same on all ranks, and the link bandwidth. Raises RankLost,
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
     recorder = Recorder(trial.collective, reduction, comm.size, backend.name)
     calls = count(1)
@@ -187,23 +183,23 @@ def tried(
         skips = [recorder.skipped(*skip) for skip in _skips(trial, libraries, absent)]
         if timed is None:
             progress()
-            return [*(recorder.verified(finding) for finding, _ in findings), *skips], Links()
+            return [*(recorder.verified(finding) for finding, _ in findings), *skips], LinkRates()
         right = {finding.engine: finding for finding, _ in findings if not finding.wrong}
         ours = _ours(trial, stage)
         engines: list[StreamEngine] = [*ours, *libraries]
         engines = [engine for engine in engines if engine.name in right]
         most_mail = MOST_MAIL // reduction.dtype.size
-        measured, links = measure(
+        measured, links = measure_engines(
             stage, timed, engines, trial.sizes, most_mail, trial.rounds, calls, progress
         )
         records = [recorder.verified(f) for f, _ in findings if f.wrong]
         codes = {engine.name: engine.code for engine in ours}
         records += [recorder.timed(right[m.engine], m, links, codes.get(m.engine, Code()))
                     for m in measured]  # fmt: skip
-        hosts = [(f, e) for f, e in findings if isinstance(e, Host) and not f.wrong]
+        hosts = [(f, e) for f, e in findings if isinstance(e, HostEngine) and not f.wrong]
         for n in trial.sizes:
             if n * reduction.dtype.size <= _HOST_BYTES:
-                times = [by_host_clock(stage, partial(_call, e, n, calls)) for _, e in hosts]
+                times = [host_clock_us(stage, partial(_call, e, n, calls)) for _, e in hosts]
                 records += [recorder.on_host(f, n, us)
                             for (f, _), us in zip(hosts, times, strict=True)]  # fmt: skip
         return [*records, *skips], links
@@ -212,38 +208,36 @@ def tried(
 def _findings(
     trial: Trial, stage: Stage, libraries: Sequence[Engine], calls: Iterator[int]
 ) -> Iterator[tuple[Finding, Engine]]:
-    """What came of each engine that takes one of the sizes, one after the other, in builds that
-    stumble."""
+    """Verify each engine that supports one of the sizes, in builds that stumble."""
     size = stage.reduction.dtype.size
     engines: list[Engine] = [*_ours(trial, stage, STUMBLE), *libraries]
     alone = _ALONE_BYTES // size
     alone -= alone % (vector_of(stage.reduction) * stage.comm.size)  # equal shares
-    for engine in [*engines, *([Host(stage)] if trial.by_host else [])]:
+    for engine in [*engines, *([HostEngine(stage)] if trial.by_host else [])]:
         most = MOST_MAIL // size if engine.mail else max(trial.sizes)
-        most = min(most, _HOST_BYTES // size) if isinstance(engine, Host) else most
+        most = min(most, _HOST_BYTES // size) if isinstance(engine, HostEngine) else most
         most = min(most, alone) if stage.backend.timed() else most
         asked = sorted({min(n, most) for n in trial.sizes if not engine.why_not(n)})
         if asked:
-            more = engine.edges if isinstance(engine, Peer) else {}
-            yield examine(stage, engine, asked, calls, more), engine
+            more = engine.edges if isinstance(engine, KernelEngine) else {}
+            yield verify_engine(stage, engine, asked, calls, more), engine
 
 
-def _ours(trial: Trial, stage: Stage, stumble: int = 0) -> list[Peer | Auto]:
-    """Kernels of ours, and what picks among them. Raises BuildError."""
+def _ours(trial: Trial, stage: Stage, stumble: int = 0) -> list[KernelEngine | AutoEngine]:
+    """Our kernels, and `peer:auto`. Raises BuildError."""
     more = [kernel for kernel in trial.auto if kernel not in trial.kernels]
-    peers = peer_engines(stage, [*trial.kernels, *more], stumble)
-    named: list[Peer | Auto] = [*peers[: len(trial.kernels)]]
+    peers = kernel_engines(stage, [*trial.kernels, *more], stumble)
+    named: list[KernelEngine | AutoEngine] = [*peers[: len(trial.kernels)]]
     if not trial.auto:
         return named
     names = {f"peer:{kernel.short}": kernel.short for kernel in trial.auto}
-    return [*named, Auto(stage, {names[p.name]: p for p in peers if p.name in names})]
+    return [*named, AutoEngine(stage, {names[p.name]: p for p in peers if p.name in names})]
 
 
 def _skips(
     trial: Trial, libraries: Sequence[Engine], absent: Sequence[Skip]
 ) -> Iterator[tuple[Skip, int]]:
-    """Libraries that are not tried, wherever the others are timed, and sizes that some do not
-    take."""
+    """The skipped libraries, and the sizes that a library does not support."""
     for skip in absent:
         for n in trial.sizes if trial.timed else [max(trial.sizes)]:
             yield skip, n
@@ -258,8 +252,8 @@ def _call(engine: Engine, n: int, calls: Iterator[int]) -> None:
     engine.run(n, next(calls), 0)
 
 
-def by_host_clock(stage: Stage, call: Callable[[], None]) -> float:
-    """The us that a call takes whoever makes it, by the host's clock, of the slowest rank."""
+def host_clock_us(stage: Stage, call: Callable[[], None]) -> float:
+    """The median time of a call by the host's clock, of the slowest rank."""
     took = []
     for _ in range(_HOST_CALLS):
         stage.comm.barrier()
@@ -274,15 +268,15 @@ def by_host_clock(stage: Stage, call: Callable[[], None]) -> float:
 def _stage(
     trial: Trial, reduction: Reduction, comm: Communicator, backend: Backend, allocate: Allocate
 ) -> Iterator[Stage]:
-    """Windows for the largest arrays."""
+    """The stage, with windows for the largest arrays."""
     size = reduction.dtype.size
     kernels = (*trial.kernels, *trial.auto)
-    more = [n for kernel in kernels for n in edges(kernel, reduction, comm.size)]
+    more = [n for kernel in kernels for n in edge_sizes(kernel, reduction, comm.size)]
     nbytes = max(*trial.sizes, *more, 1) * size
     words = -(-size // 4)
     mail = 2 * comm.size * min(nbytes, MOST_MAIL) // size * words * 8
     shares = any(kernel.mail == "shares" for kernel in kernels)
-    boxes = boxes_bytes(comm.size, nbytes) if shares else 0
+    boxes = slots_bytes(comm.size, nbytes) if shares else 0
     parts = layout(comm.size, nbytes, mail, boxes, max(1, len(kernels)))
     made = (
         device_windows(comm, parts, allocate) if backend.timed()

@@ -1,4 +1,4 @@
-"""`bench --gpus`: kernels on an array that is spread over several ranks, one a GPU."""
+"""`bench --gpus`: one array sharded over several ranks, a GPU each."""
 
 from __future__ import annotations
 
@@ -27,27 +27,32 @@ from cudareduce.several.communicator import Communicator
 from cudareduce.several.launcher import gpu_of, has_own_gpu, require_equal, run_on_gpus
 from cudareduce.several.rendezvous import Placement, find_placement
 from cudareduce.several.sharded_inputs import OPS
-from cudareduce.several.sharded_run import SpreadRecorder, Tried, by_themselves, steps, tried
+from cudareduce.several.sharded_run import (
+    Outcome,
+    ShardedRecorder,
+    progress_steps,
+    run_sharded,
+    verify_alone,
+)
 from cudareduce.several.timing import IN_A_LOOP, SAMPLES
 from cudareduce.verify.verdict import Verdict, skipped
 
-#: What a rank's processes hold of each element of the array, without GPUs.
+#: Bytes that ranks on the emulator need per element.
 _ELEMENT_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadRequest:
-    """What is to be benched, on arrays of which each of `gpus` ranks has a share; they `meet`
-    somewhere."""
+class ShardedRequest:
+    """The bench request, the number of ranks, and where they meet."""
 
     bench: BenchRequest
     gpus: int
     meet: str | None = None
 
 
-def bench_spread(request: SpreadRequest) -> int:
-    """Start the ranks, or be one of them: verify, time, print, store; the exit code. Raises
-    UsageError, EnvironmentProblem and RankLost."""
+def bench_sharded(request: ShardedRequest) -> int:
+    """Start the ranks, or be one of them. Returns the exit code. Raises UsageError,
+    EnvironmentProblem and RankLost."""
     request = replace(request, bench=_with_ops(request.bench))
     _refuse(request)
     if find_placement(os.environ) is None:
@@ -56,14 +61,14 @@ def bench_spread(request: SpreadRequest) -> int:
 
 
 def _with_ops(bench: BenchRequest) -> BenchRequest:
-    """`--op all` is all whose answers are known here."""
+    """Replace `--op all` by the operators that sharded arrays support."""
     if not OPERATORS.keys() <= set(bench.problem.op or ()):
         return bench
     return replace(bench, problem=replace(bench.problem, op=OPS))
 
 
-def _refuse(request: SpreadRequest) -> None:
-    """What arrays on several GPUs have no place for is a UsageError."""
+def _refuse(request: ShardedRequest) -> None:
+    """Raise UsageError for options that sharded arrays do not support."""
     bench = request.bench
     timing, problem = bench.timing, bench.problem
     given = {
@@ -87,8 +92,8 @@ def _refuse(request: SpreadRequest) -> None:
             raise UsageError(f"--op {op}: --gpus takes {', '.join(OPS)}")
 
 
-def _check_room(request: SpreadRequest) -> None:
-    """An EnvironmentProblem where this host does not hold what ranks without GPUs make."""
+def _check_room(request: ShardedRequest) -> None:
+    """Raise EnvironmentProblem if the emulator's ranks need more memory than this host has."""
     too_large = why_too_large(max(request.bench.problem.n or (1,)) * _ELEMENT_BYTES)
     if too_large and not gpu_count():
         raise EnvironmentProblem(
@@ -96,8 +101,8 @@ def _check_room(request: SpreadRequest) -> None:
         )
 
 
-def _take_part(request: SpreadRequest, comm: Communicator, here: Placement) -> int:
-    """What one rank does; the code that all end with."""
+def _take_part(request: ShardedRequest, comm: Communicator, here: Placement) -> int:
+    """The part of one rank. Returns its exit code."""
     first = comm.rank == 0
     machine = replace(
         request.bench.machine, device=gpu_of(here),
@@ -122,7 +127,7 @@ def _take_part(request: SpreadRequest, comm: Communicator, here: Placement) -> i
 
 
 def _leaving_partials(choice: Choice) -> Choice:
-    """A choice that `auto` makes among kernels that have a value beside the place they find."""
+    """The choice without kernels for argmin and argmax that keep no value beside the index."""
     places = [kernel for kernel in choice.among if kernel.finish == "one_word" and
               "argmax" in kernel.ops]  # fmt: skip
     return replace(choice, among=tuple(k for k in choice.among if k not in places))
@@ -131,11 +136,11 @@ def _leaving_partials(choice: Choice) -> Choice:
 def _records(
     session: Session, choices: Sequence[Choice], comm: Communicator, *, timed: bool
 ) -> list[Record]:
-    """Of every reduction and length, of all kernels that take it."""
+    """The records of all reductions and sizes."""
     settings, found = session.settings, []
     for n in settings.sizes:
-        recorder = SpreadRecorder(n, comm.size, session.backend.name)
-        # `auto` takes what is best for a share
+        recorder = ShardedRecorder(n, comm.size, session.backend.name)
+        # `auto` chooses for the size of a shard
         session.settings = replace(settings, sizes=(-(-n // comm.size),))
         for reduction, some in cases(session, choices).items():
             found += recorder.records(_tried(session, reduction, some, n, comm, timed=timed))
@@ -145,24 +150,24 @@ def _records(
 def _tried(
     session: Session, reduction: Reduction, some: Sequence[tuple[Case, Verdict | None]], n: int,
     comm: Communicator, *, timed: bool,
-) -> list[Tried]:  # fmt: skip
+) -> list[Outcome]:  # fmt: skip
     known = {case: verdict or _why_not(case) for case, verdict in some}
     taken = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
-    alone = dict(zip(taken, by_themselves(session, taken, comm), strict=True))
-    wrong = [Tried(case, "", None, verdict) for case, verdict in {**known, **alone}.items()
+    alone = dict(zip(taken, verify_alone(session, taken, comm), strict=True))
+    wrong = [Outcome(case, "", None, verdict) for case, verdict in {**known, **alone}.items()
              if verdict and verdict.outcome != "pass"]  # fmt: skip
     right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
     rounds = session.settings.rounds
     what = "measuring" if timed else "verifying"
     name = f"{what} {reduction.op.name} of {reduction.dtype.name} on {comm.size} ranks"
-    with session.phase(name, steps(rounds, timed=timed)) as bar:
-        return wrong + tried(
+    with session.phase(name, progress_steps(rounds, timed=timed)) as bar:
+        return wrong + run_sharded(
             reduction, right, n, rounds, comm, session.backend, bar.step, timed=timed
         )
 
 
 def _why_not(case: Case) -> Verdict | None:
-    """The verdict on a kernel that cannot be one of those that several GPUs run; None if it can."""
+    """A skip verdict for kernels without front matter, which have no type `Out`; else None."""
     if case.kernel.partials is None:
         return None
     why = "has no header: with one its answer is of the type Out, which others are added to"
@@ -170,7 +175,7 @@ def _why_not(case: Case) -> Verdict | None:
 
 
 def _asked(choices: Sequence[Choice], session: Session) -> list[Any]:
-    """What must be the same for all ranks."""
+    """What must be equal on all ranks."""
     settings = session.settings
     return [
         [choice.kernel.id + choice.kernel.sha for choice in choices], list(settings.sizes),
@@ -179,8 +184,8 @@ def _asked(choices: Sequence[Choice], session: Session) -> list[Any]:
     ]  # fmt: skip
 
 
-def _protocol(request: SpreadRequest, *, timed: bool) -> dict[str, Any]:
-    """How it was measured, and what was asked for."""
+def _protocol(request: ShardedRequest, *, timed: bool) -> dict[str, Any]:
+    """The `protocol` of the result file."""
     return {
         "kernels": list(request.bench.selection.kernels or ("all",)), "ranks": request.gpus,
         "rounds": request.bench.timing.rounds if timed else None, "samples": SAMPLES,

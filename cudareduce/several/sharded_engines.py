@@ -1,8 +1,8 @@
-"""The texts of a kernel that leaves a partial, or hands it on to all ranks itself.
+"""Engines for sharded arrays: how the ranks' partial results are combined.
 
-From the partials of all ranks to one answer on each of them: the ways that take turns.
-
-A rank's share of an array on its device, with all that a kernel leaves of it."""
+A kernel runs on each rank's shard and leaves a partial result. Its own last block, a second kernel,
+NCCL or the host combines the partials of all ranks.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from cudareduce.problem.operators import Reduction
 from cudareduce.several import engines
 from cudareduce.several.engines import Stage
 from cudareduce.several.inputs import UFUNCS
-from cudareduce.several.kernels import device_text, helper_source, shared
+from cudareduce.several.kernels import device_text, helper_source, shared_source
 from cudareduce.several.nccl import NcclCommunicator
-from cudareduce.several.sharded_inputs import Content, share
+from cudareduce.several.sharded_inputs import ShardedArray, shard_range
 
-#: What each pass leaves where no answer is to be made of it.
+#: The stage that leaves a partial result in place of a final one.
 _UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """What a plan launches: kernels that leave a partial, those that hand it on, or why there are
-    none, and what combines partials behind a kernel, or when they have been brought together."""
+class BuiltKernels:
+    """The programs of a plan: kernels that leave a partial result, kernels whose last block
+    combines (or why not), and the kernels that combine afterwards."""
 
     alone: Programs
     fused: Programs | str
@@ -46,8 +46,8 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """The same before it is compiled; nothing is `fused` where `why_not` says why."""
+class KernelSources:
+    """The sources of BuiltKernels. `fused` is empty if `why_not` gives a reason."""
 
     alone: Mapping[Unit, Source]
     fused: Mapping[Unit, Source]
@@ -56,13 +56,13 @@ class Texts:
     why_not: str
 
 
-def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
-    """Those of a plan among so many ranks. With `stumble` the rank that is `late` stops
-    for so many clocks between what it sends and what it waits for."""
-    out, why_not = _out(case.reduction, ranks, stumble), _why_not_fused(plan)
+def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> KernelSources:
+    """The sources of a plan. With `stumble`, the late rank stops for that many clocks between
+    sending and waiting."""
+    out, why_not = _output_type(case.reduction, ranks, stumble), _why_not_fused(plan)
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
-    return Texts(
-        alone={step.unit: unit_source(case, (_left(step.stage, plan), step.link))
+    return KernelSources(
+        alone={step.unit: unit_source(case, (_partial_stage(step.stage, plan), step.link))
                for step in plan.passes},
         fused={} if why_not else {
             step.unit: unit_source(case, ("first", 0), out) for step in plan.passes
@@ -73,13 +73,13 @@ def texts(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Texts:
     )  # fmt: skip
 
 
-def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str:
-    """All of it, compiled, or why the kernel leaves no partial. Raises BuildError,
+def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> BuiltKernels | str:
+    """Compile the kernels; a reason if the kernel cannot leave a partial result. Raises BuildError,
     EnvironmentProblem and RankLost."""
-    wanted = texts(case, plan, stage.comm.size, stumble)
+    wanted = kernel_sources(case, plan, stage.comm.size, stumble)
     every = [*wanted.alone.values(), *wanted.fused.values()]
-    found = dict(zip(every, engines.built(stage, every), strict=True))
-    behind, gathered = engines.compiled(stage, [wanted.behind, wanted.gathered])
+    found = dict(zip(every, engines.build_programs(stage, every), strict=True))
+    behind, gathered = engines.compile_programs(stage, [wanted.behind, wanted.gathered])
     for error in map(found.get, wanted.alone.values()):
         if isinstance(error, BuildError):
             return f"does not compile where it is to leave a partial: {_first_error(error)}"
@@ -91,30 +91,29 @@ def built(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> Built | str
         why_not = f"does not compile where it is to assign its answer once: {_first_error(error)}"
     elif wanted.fused:
         handing = _programs(wanted.fused, found)
-    return Built(_programs(wanted.alone, found), why_not or handing, behind, gathered)
+    return BuiltKernels(_programs(wanted.alone, found), why_not or handing, behind, gathered)
 
 
 def _programs(
     some: Mapping[Unit, Source], found: Mapping[Source, Program | BuildError | None]
 ) -> Programs:
-    """The programs of texts that have compiled."""
     programs: dict[Unit, Program] = {}
     for unit, text in some.items():
         program = found[text]
-        assert program is not None  # there was no deadline
+        assert program is not None  # only a deadline leaves None
         assert not isinstance(program, BuildError)
         programs[unit] = program
     return programs
 
 
 def _first_error(error: BuildError) -> str:
-    """What the first of a compiler's lines says that names an error."""
+    """The first error message of a compiler's output."""
     lines = str(error).splitlines()
     return next((line.partition("error: ")[2] for line in lines if "error: " in line), lines[0])
 
 
 def _why_not_fused(plan: Plan) -> str:
-    """Why the kernel's own last block cannot hand the partial on; empty if it can."""
+    """Why the kernel's last block cannot combine the partials; empty if it can."""
     if len(plan.passes) > 1:
         return "takes several launches"
     if plan.preset or plan.folds_on_host:
@@ -122,41 +121,41 @@ def _why_not_fused(plan: Plan) -> str:
     return ""
 
 
-def _left(stage: PassStage, plan: Plan) -> PassStage:
-    """The stage that leaves a partial where another one leaves an answer."""
-    if stage == "only" and len(plan.passes) > 1:  # which has no answer to make
+def _partial_stage(stage: PassStage, plan: Plan) -> PassStage:
+    """The stage that leaves a partial result in place of a final one."""
+    if stage == "only" and len(plan.passes) > 1:  # its last pass makes the result
         return stage
     return _UNFINISHED.get(stage, stage)
 
 
-def _out(reduction: Reduction, ranks: int, stumble: int) -> str:
-    """What a kernel assigns to, so that its partial goes to all ranks."""
+def _output_type(reduction: Reduction, ranks: int, stumble: int) -> str:
+    """The device code of `Out`: assigning to it sends the partial to all ranks."""
     indexed = "true" if reduction.op.indexed else "false"
     return (
-        shared(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
+        shared_source(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
         + device_text("spread.cuh")
     )  # fmt: skip
 
 
-class Way(Protocol):
-    """A kernel on all shares, and what combines its partials."""
+class Combination(Protocol):
+    """A kernel on all shards, and how its partials are combined."""
 
     name: str
-    waits: tuple[Program, ...]  # those that wait for other ranks on the device
-    version: str | None  # of the library that it calls, if it does
+    waits: tuple[Program, ...]  # programs that wait for other ranks
+    version: str | None  # of a library
 
     def run(self) -> None:
-        """Enqueue it all, or wait for the host's part. Raises KernelFault and RankLost."""
+        """Enqueue everything; the host's part also waits. Raises KernelFault and RankLost."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A plan for this rank's share, which begins at element `begin` of an array of `n` and lies at
-    `given`; where its partial goes, those of all ranks, and the answer."""
+class ShardCall:
+    """The buffers and programs of one plan on this rank's shard, which begins at element `begin` of
+    `n`."""
 
     stage: Stage
     plan: Plan
-    built: Built
+    built: BuiltKernels
     given: Buffer
     partial: Buffer
     partials: Buffer
@@ -166,16 +165,15 @@ class Scene:
 
     @property
     def backend(self) -> Backend:
-        """Where all this takes place."""
         return self.stage.backend
 
     @cached_property
     def bound(self) -> Bound:
-        """The kernel as it leaves a partial."""
+        """The kernel that leaves a partial result."""
         return Bound(self.backend, self.plan, self.built.alone, self.given, out=self.partial)
 
     def placed(self, program: Program) -> Program:
-        """A program that knows where the share and the mail lie, and how long the array is."""
+        """Set the program's constants: windows, mail, and the shard's position."""
         program.set_constant("WINDOWS", *self.stage.windows.words())
         program.set_constant("MAIL", self.stage.windows.layout.mail)
         program.set_constant("BEGIN", self.begin)
@@ -185,23 +183,23 @@ class Scene:
 
 
 class Local:
-    """Nothing is combined: what all ranks take for their own shares."""
+    """Combines nothing: the time of the shards alone."""
 
     name = "local"
     waits: tuple[Program, ...] = ()
     version: str | None = None
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ShardCall) -> None:
         self.run = scene.bound.run
 
 
 class Fused:
-    """The kernel's last block hands the partial on, and combines those of all ranks."""
+    """The kernel's last block sends its partial to all ranks, and combines theirs."""
 
     name = "peer:fused"
     version: str | None = None
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ShardCall) -> None:
         assert not isinstance(scene.built.fused, str)
         self.bound = Bound(
             scene.backend, scene.plan, scene.built.fused, scene.given, out=scene.answer
@@ -211,12 +209,12 @@ class Fused:
 
 
 class Behind:
-    """A second kernel does."""
+    """A second kernel combines the partials."""
 
     name = "peer:behind"
     version: str | None = None
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ShardCall) -> None:
         program = scene.placed(scene.built.behind)
         self.waits: tuple[Program, ...] = (program,)
         self._bound = scene.bound
@@ -228,12 +226,12 @@ class Behind:
 
 
 class Nccl:
-    """NCCL combines the partials, which are then the answer."""
+    """NCCL's all-reduce combines the partials."""
 
     name = "nccl"
     waits: tuple[Program, ...] = ()
 
-    def __init__(self, scene: Scene, backend: TimedBackend, member: NcclCommunicator) -> None:
+    def __init__(self, scene: ShardCall, backend: TimedBackend, member: NcclCommunicator) -> None:
         reduction = scene.plan.problem.reduction
         self.version: str | None = member.nccl.version
         self._bound = scene.bound
@@ -248,13 +246,13 @@ class Nccl:
 
 
 class Host:
-    """The ranks' processes bring all partials to all GPUs, where a kernel combines them."""
+    """The host gathers all partials on every rank, and a kernel combines them."""
 
     name = "host"
     waits: tuple[Program, ...] = ()
     version: str | None = None
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ShardCall) -> None:
         self._scene = scene
         program = scene.placed(scene.built.gathered)
         places: list[Buffer | int] = [scene.partials, scene.answer, scene.n]
@@ -272,42 +270,42 @@ class Host:
         scene.backend.synchronize()
 
 
-#: Bytes of a share from which on nothing of it is left in the cache when its turn comes again,
-#: behind another one of the same length: three times the largest L2 there is, 126 MB of a B200.
+#: Shards of this size leave nothing in the cache until their next turn: three times the largest L2,
+#: 126 MB of a B200.
 _COLD_BYTES = 3 * 126e6
 
 
-def cold(share_bytes: float) -> bool:
-    """Whether shares of this size come from memory, and not from the cache."""
+def is_cold(share_bytes: float) -> bool:
+    """True if shards of this size come from memory, not from the cache."""
     return share_bytes >= _COLD_BYTES
 
 
 @dataclass(frozen=True)
-class Share:
-    """Inputs of one length, one for each turn, and the ways of each case for each of them. What a
-    case does not take, or has no way for, is in `refusals`."""
+class ShardedCalls:
+    """The inputs, one for each turn, and the combinations of each case for each input. `refusals`
+    has reasons by case and combination."""
 
     inputs: tuple[Buffer, ...]
     answer: Buffer
-    ways: dict[Case, list[tuple[Way, ...]]]
+    ways: dict[Case, list[tuple[Combination, ...]]]
     refusals: dict[tuple[Case, str], str]
 
 
 @contextmanager
-def on_share(
+def prepare_shard(
     stage: Stage, cases: list[Case], n: int, turns: int, member: NcclCommunicator | None = None,
     stumble: int = 0,
-) -> Iterator[Share]:  # fmt: skip
-    """A rank's share of an array of `n` elements, for so many turns, as long as it is needed; by
-    NCCL as well, of which this rank is a `member`. Raises OutOfMemory and RankLost."""
+) -> Iterator[ShardedCalls]:  # fmt: skip
+    """This rank's shard of `n` elements for some turns, while the block runs. `member` is this
+    rank's NCCL communicator. Raises OutOfMemory and RankLost."""
     backend, reduction = stage.backend, stage.reduction
-    own, size = share(n, stage.comm.rank, stage.comm.size), reduction.acc_size
+    own, size = shard_range(n, stage.comm.rank, stage.comm.size), reduction.acc_size
     inputs = tuple(backend.allocate(len(own) * reduction.dtype.size) for _ in range(turns))
     partial, partials = backend.allocate(size), backend.allocate(size * stage.comm.size)
     answer = backend.allocate(reduction.result_size)
-    ways: dict[Case, list[tuple[Way, ...]]] = {}
+    ways: dict[Case, list[tuple[Combination, ...]]] = {}
     refusals: dict[tuple[Case, str], str] = {}
-    scenes: list[Scene] = []
+    scenes: list[ShardCall] = []
     fused: list[Fused] = []
     try:
         for case in cases:
@@ -315,25 +313,25 @@ def on_share(
             if isinstance(plan, str):
                 refusals[case, ""] = plan
                 continue
-            made = built(stage, case, plan, stumble)
+            made = build_kernels(stage, case, plan, stumble)
             if isinstance(made, str):
                 refusals[case, ""] = made
                 continue
-            why_not = _agreed(stage, made.fused if isinstance(made.fused, str) else "")
+            why_not = _first_reason(stage, made.fused if isinstance(made.fused, str) else "")
             if why_not:
                 refusals[case, Fused.name] = why_not
-            mine = [Scene(stage, plan, made, given, partial, partials, answer, n, own.start)
+            mine = [ShardCall(stage, plan, made, given, partial, partials, answer, n, own.start)
                     for given in inputs]  # fmt: skip
             scenes += mine
             handing = [] if why_not else [Fused(scene) for scene in mine]
             fused += handing
-            every: list[list[Way]] = [
+            every: list[list[Combination]] = [
                 [Local(scene) for scene in mine], [*handing],
                 [Behind(scene) for scene in mine], _by_nccl(mine, member),
                 [Host(scene) for scene in mine],
             ]  # fmt: skip
             ways[case] = [tuple(some) for some in every if some]
-        yield Share(inputs, answer, ways, refusals)
+        yield ShardedCalls(inputs, answer, ways, refusals)
     finally:
         for one in fused:
             one.bound.release()
@@ -342,8 +340,8 @@ def on_share(
         backend.free(*inputs, partial, partials, answer)
 
 
-def _by_nccl(scenes: list[Scene], member: NcclCommunicator | None) -> list[Way]:
-    """NCCL's way, where partials are numbers that it combines, and sums need no last step."""
+def _by_nccl(scenes: list[ShardCall], member: NcclCommunicator | None) -> list[Combination]:
+    """NCCL's combination, for operators that it has."""
     if member is None or not scenes:
         return []
     backend, reduction = scenes[0].backend.timed(), scenes[0].stage.reduction
@@ -353,7 +351,7 @@ def _by_nccl(scenes: list[Scene], member: NcclCommunicator | None) -> list[Way]:
 
 
 def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
-    """The launches for so many elements, or why some rank has none: shares may differ by one."""
+    """The plan of a shard, or why a rank has none: shards may differ by one element."""
     found: Plan | str
     try:
         found = case.plan(length, 1, stage.backend.limits())
@@ -361,16 +359,16 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
             found = "leaves more than one value"
     except UsageError as error:
         found = str(error).removeprefix(f"{case.kernel.id} ")
-    return _agreed(stage, found if isinstance(found, str) else "") or found
+    return _first_reason(stage, found if isinstance(found, str) else "") or found
 
 
-def _agreed(stage: Stage, why_not: str) -> str:
-    """Why it does not go on some rank; empty if it goes on all."""
+def _first_reason(stage: Stage, why_not: str) -> str:
+    """The first rank's reason; empty if there is none."""
     return next((why for why in stage.comm.all_gather(why_not) if why), "")
 
 
-def cleared(stage: Stage) -> None:
-    """Empty the mail of all ranks, and forget who has given up: all count their calls anew."""
+def clear_mail(stage: Stage) -> None:
+    """Clear the mail and status of all ranks, so that calls count from 1 again."""
     parts, backend = stage.windows.layout, stage.backend
     stage.comm.barrier()
     backend.zero(stage.windows.part(parts.mail, parts.nbytes - parts.mail))
@@ -379,11 +377,12 @@ def cleared(stage: Stage) -> None:
     stage.comm.barrier()
 
 
-class Timed:
-    """The share as a Stopwatch's subject: the right answers of two turns, and those that are
-    kept."""
+class TimedShard:
+    """The shard as the stopwatch's subject: keeps the result of each sample and checks it."""
 
-    def __init__(self, stage: Stage, on: Share, contents: list[Content], samples: int) -> None:
+    def __init__(
+        self, stage: Stage, on: ShardedCalls, contents: list[ShardedArray], samples: int
+    ) -> None:
         timed = stage.backend.timed()
         assert timed is not None
         self._stage, self._backend, self._on = stage, timed, on
@@ -392,7 +391,6 @@ class Timed:
         self._kept = [timed.allocate(size) for _ in range(samples)]
 
     def close(self) -> None:
-        """Give memory back."""
         self._backend.free(*self._kept)
 
     def prepare(self, k: int) -> None:
@@ -404,7 +402,7 @@ class Timed:
     def wrong(self) -> str | None:
         kind = self._stage.reduction.result_dtype
         for k, kept in enumerate(self._kept):
-            why = judged(
+            why = check_result(
                 self._backend.download(kept, kind, 1)[0], self._right[k % len(self._right)]
             )
             if why:
@@ -412,8 +410,8 @@ class Timed:
         return None
 
 
-def judged(got: np.generic, right: np.ndarray) -> str | None:
-    """Why an answer is wrong; None if it is right."""
+def check_result(got: np.generic, right: np.ndarray) -> str | None:
+    """Why a result is wrong, or None."""
     if got == right or (got != got and right != right):
         return None
     return f"the answer is {got}, not {right}"

@@ -1,8 +1,8 @@
-"""What an array holds that is spread over ranks, and what must come out.
+"""Inputs of sharded arrays, and the expected result.
 
-Small whole numbers that repeat themselves, and cancel where they have signs, so that sums are exact
-and the right answer takes no array; among them one mark in each rank's share, which the answer
-depends on: a rank that is left out or taken twice shows, and so does the input of the call before.
+Small whole numbers that repeat, and cancel where they have signs, so that sums are exact and the
+expected result needs no array. One mark in each shard changes the result, so that a rank that is
+left out or counted twice, and the input of the previous call, are found.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.inputs import Array, stored
+from cudareduce.several.inputs import Array, to_storage
 
-#: Operators whose answers are known here.
+#: Supported operators.
 OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
-#: Elements after which numbers repeat themselves: a prime, so no share begins where they do.
+#: The period of the numbers: a prime, so that no shard begins at one.
 _PERIOD = 1_048_583
-#: Numbers are below this, and those of a minimum above the other; marks lie between the two.
+#: Numbers are below the first, those of a minimum above the second; marks are between the two.
 _SMALL, _LARGE = 8, 60
 
 
-def share(n: int, rank: int, ranks: int) -> range:
-    """Which elements of the array a rank has."""
+def shard_range(n: int, rank: int, ranks: int) -> range:
+    """The elements of the array that a rank has."""
     return range(n * rank // ranks, n * (rank + 1) // ranks)
 
 
 @dataclass(frozen=True)
-class Content:
-    """An array of `n` elements over `ranks` ranks, in a turn; of `nan_of` a rank the mark is
-    NaN."""
+class ShardedArray:
+    """An array of `n` elements over `ranks` ranks in a turn. The mark of rank `nan_of` is NaN."""
 
     reduction: Reduction
     n: int
@@ -45,17 +44,17 @@ class Content:
 
     @property
     def _base(self) -> Array:
-        """What repeats itself, as int64."""
+        """The repeating numbers, as int64."""
         return _repeated(self.reduction.op.name, self._signed, self.turn)
 
     @cached_property
     def marks(self) -> dict[int, int]:
-        """The places and values of marks; the winner of a search stands at the array's end once
+        """Indices and values of the marks. The extremum of an index operator stands at the end once
         more, where it must lose."""
         found: dict[int, int] = {}
         op, signed = self.reduction.op.name, self._signed
         for rank in range(self.ranks):
-            own = share(self.n, rank, self.ranks)
+            own = shard_range(self.n, rank, self.ranks)
             turned = (rank + self.turn) % self.ranks
             value = _SMALL + turned + self.turn % _SMALL
             if "min" in op:
@@ -72,30 +71,30 @@ class Content:
 
     @property
     def nan_at(self) -> int | None:
-        """Where the NaN stands."""
+        """The index of the NaN."""
         if self.nan_of is None:
             return None
-        own = share(self.n, self.nan_of, self.ranks)
+        own = shard_range(self.n, self.nan_of, self.ranks)
         return own[(self.turn * 7919 + self.nan_of * 13) % len(own)]
 
     def of(self, rank: int) -> Array:
-        """A rank's elements as they are stored."""
-        own = share(self.n, rank, self.ranks)
+        """A rank's elements in storage."""
+        own = shard_range(self.n, rank, self.ranks)
         begin = own.start % _PERIOD
         if begin + len(own) <= _PERIOD:
-            values = stored(self._base[begin : begin + len(own)], self.reduction.dtype)
+            values = to_storage(self._base[begin : begin + len(own)], self.reduction.dtype)
         else:
-            whole = np.roll(stored(self._base, self.reduction.dtype), -begin)
+            whole = np.roll(to_storage(self._base, self.reduction.dtype), -begin)
             values = np.resize(whole, len(own))
         for place, value in self.marks.items():
             if place in own:
                 written = np.nan if place == self.nan_at else value
-                values[place - own.start] = stored(np.array([written]), self.reduction.dtype)[0]
+                values[place - own.start] = to_storage(np.array([written]), self.reduction.dtype)[0]
         return values
 
     @property
     def answer(self) -> Array:
-        """The one right answer, as the device has it."""
+        """The expected result."""
         kind, op = np.dtype(self.reduction.result_dtype), self.reduction.op.name
         if self.nan_at is not None:
             return np.array(self.nan_at if self.reduction.op.indexed else np.nan, kind)
@@ -129,13 +128,13 @@ class Content:
 
 @lru_cache(maxsize=8)
 def _repeated(op: str, signed: bool, turn: int) -> Array:
-    """The numbers of an operator in a turn, as int64; nobody writes to them."""
+    """The repeating numbers of an operator in a turn, as a read-only int64 array."""
     random = np.random.default_rng([11, turn])
     if op == "prod":
         base = random.choice([1, -1] if signed else [1], _PERIOD).astype(np.int64)
     elif op in ("sum", "mean"):
         half = random.integers(0, _SMALL, _PERIOD // 2)
-        # so no partial sum leaves what a float32 has exactly, however long the array
+        # partial sums stay exact in float32, whatever the array's length
         other = -half if signed else half
         base = random.permutation(np.concatenate([half, other, [0]]))
     else:
@@ -146,13 +145,13 @@ def _repeated(op: str, signed: bool, turn: int) -> Array:
 
 
 def _least(signed: bool) -> int:
-    """The least number of a maximum: all are below 0 where the type has such, as those of a minimum
-    are above, so that an identity of 0 shows."""
+    """The least value for a maximum: all values are negative if the type allows, so that a wrong
+    identity of 0 is found."""
     return -_LARGE if signed else 0
 
 
 def _wrapped(value: int, kind: np.dtype[np.generic]) -> Array:
-    """A whole number in a type, modulo what that holds."""
+    """A whole number modulo the range of a type."""
     if kind.kind == "f":
         return np.array(value, kind)
     return np.array(value % 2 ** (8 * kind.itemsize), np.uint64).astype(kind)

@@ -1,4 +1,4 @@
-"""`bench --from --gpus`: an array that no card need hold; each rank streams a share of it."""
+"""`bench --from --gpus`: each rank streams a shard of an array that need not fit any GPU."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cudareduce.results.record import Record
 from cudareduce.several.communicator import Communicator
 from cudareduce.several.launcher import gpu_of, require_equal, run_on_gpus
 from cudareduce.several.rendezvous import Placement
-from cudareduce.several.sharded_inputs import share
+from cudareduce.several.sharded_inputs import shard_range
 
-#: From the best verdict to the worst: what all have of a row is the worst that one has.
+#: From best to worst: the worst rank's verdict counts.
 _VERDICTS = ("pass", "skip", "fail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsRequest:
-    """What is to be benched, by `gpus` ranks that `meet` somewhere."""
+    """The streaming request, the number of ranks, and where they meet."""
 
     stream: StreamBenchRequest
     gpus: int
@@ -30,8 +30,8 @@ class StreamsRequest:
 
 
 def bench_streams_of_ranks(request: StreamsRequest) -> int:
-    """Start the ranks, or be one of them; the exit code. Raises UsageError, EnvironmentProblem and
-    RankLost."""
+    """Start the ranks, or be one of them. Returns the exit code. Raises UsageError,
+    EnvironmentProblem and RankLost."""
     bench = request.stream.bench
     if bench.machine.max_time is not None or bench.machine.device:
         raise UsageError("--gpus takes all ranks through all rounds: leave out --max-time and "
@@ -40,19 +40,19 @@ def bench_streams_of_ranks(request: StreamsRequest) -> int:
 
 
 def _take_part(request: StreamsRequest, comm: Communicator, here: Placement) -> int:
-    """What one rank does; the code that all end with."""
+    """The part of one rank. Returns its exit code."""
     bench = request.stream.bench
     machine = replace(bench.machine, device=gpu_of(here))
     own = replace(bench, machine=machine)
     if comm.rank:
         own = replace(own, machine=replace(machine, quiet=True), outputs=Outputs())
     require_equal(comm, _asked(request))
-    code = bench_streams(replace(request.stream, bench=own), Sharers(comm))
+    code = bench_streams(replace(request.stream, bench=own), StreamRanks(comm))
     return int(comm.broadcast(code))
 
 
 def _asked(request: StreamsRequest) -> list[Any]:
-    """What must be the same for all ranks."""
+    """What must be equal on all ranks."""
     bench = request.stream.bench
     selection, problem = bench.selection, bench.problem
     return [
@@ -62,15 +62,15 @@ def _asked(request: StreamsRequest) -> list[Any]:
     ]  # fmt: skip
 
 
-class Sharers:
-    """Those that meet, as one that streams sees them."""
+class StreamRanks:
+    """The communicator, as streaming uses it."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
         self.ranks, self.first = comm.size, comm.rank == 0
 
     def share(self, n: int) -> range:
-        return share(n, self._comm.rank, self._comm.size)
+        return shard_range(n, self._comm.rank, self._comm.size)
 
     def slowest(self, run: Callable[[], float]) -> float:
         self._comm.barrier()

@@ -1,19 +1,13 @@
-"""How long a collective takes: of the slowest rank, from a start that all ranks share.
+"""Time collectives: the slowest rank, from a start that all ranks share.
 
-A sample is, on each rank: a barrier of the GPUs, an event, the call, an event. Before it lies what
-prepares it, and behind it its answer is kept, so what is timed is what is verified. Several samples
-are enqueued behind a gate, which every rank opens when all have enqueued theirs: no host is waited
-for in between. How far the ranks' times lie apart is the sample's skew, which is told and not
+A sample is, on each rank: a barrier of the GPUs, an event, the call, an event. The input is
+prepared before it and the result checked after it, so what is timed is what is verified. Samples
+are enqueued behind a gate, which each rank opens when all have enqueued theirs, so no host is
+waited for in between. The skew of a sample, how far its ranks' times lie apart, is reported and not
 hidden in the time.
 
-
-What links carry: this rank's array to the next rank's output, or the next rank's to its own, as
-measurements of several ranks enqueue it.
-
-Arrays that are timed: inputs take turns, outputs are cleared, and answers are judged where they
-lie, since the host would take longer to fetch a large one than all samples of it.
-
-Engines in turn, round after round, on arrays of each size, and what the links carry beside."""
+Engines take turns in each round. Link bandwidth is measured in the rounds of the largest size.
+"""
 
 from __future__ import annotations
 
@@ -29,37 +23,35 @@ import numpy as np
 from cudareduce.backend import Launch, Program, TimedBackend
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.communicator import watchdog
-from cudareduce.several.engines import Stage, StreamEngine, compiled, look_for_those_who_gave_up
-from cudareduce.several.inputs import Array, expected, share, stored, whole
-from cudareduce.several.kernels import PACK_BYTES, helper
+from cudareduce.several.engines import Stage, StreamEngine, compile_programs, raise_if_gave_up
+from cudareduce.several.inputs import Array, exact_values, expected, output_slice, to_storage
+from cudareduce.several.kernels import PACK_BYTES, helper_kernel
 from cudareduce.several.windows import Part, Windows
 
-#: Says why what a sample has left is wrong; None if it is right.
+#: Returns why a sample's result is wrong, or None.
 Judge = Callable[[], str | None]
-#: A ready launch of the call of that number.
+#: Prepares the launch of call number n.
 Enqueue = Callable[[int], Launch]
 
-#: Samples behind one gate, and short calls back to back: a stream takes about a hundred launches
-#: before whoever enqueues must wait.
+#: Samples behind one gate, and calls of a loop: enqueueing blocks after about a hundred launches.
 SAMPLES, IN_A_LOOP = 8, 64
-#: Calls that are not counted, in front of the samples: what a library has not touched for half a
-#: second or so costs its first four calls up to 206 us each (NCCL behind a kernel, two H100), and
-#: others take their turns for longer than that.
+#: Warm-up calls: after half a second without calls, the first four of NCCL take up to 206 us more
+#: (two H100), and other engines' turns take longer than that.
 _UNCOUNTED = 8
-#: Of calls that take longer, in us, a quarter as many: before its first call a loop takes some 5 us
-#: (two H100), which is to be a hundredth of it.
+#: A loop has a quarter of the calls if one takes longer, in us: its fixed 5 us (two H100) are then
+#: still below 1 %.
 _LONG_US = 100.0
-#: A sample whose ranks lie further apart than this, in us, and than this share of its time is no
-#: measurement of the engine. On two H100 ranks are 0.2 to 1 us apart, 15 of 570 with NCCL, and one
-#: that is late by 20 us between their common start and the first event 21.
+#: A sample is discarded if its ranks are further apart than this in us, and than this share of its
+#: time. On two H100 ranks are 0.2 to 1 us apart, 15 of 570 with NCCL; a rank that is 20 us late
+#: after the common start shows as 21.
 _SKEW_US, _SKEW = 4.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The samples of one engine in one round, in us: of the slowest rank, how far behind the
-    quickest it was, a call among several back to back, and the host's part of a call. `wrong` says
-    why an answer was."""
+    """The samples of one engine in one round, in us: times of the slowest rank, skews, the time of
+    one call of several back to back, and the host's time per call. `wrong` tells why a result was.
+    """
 
     times_us: tuple[float, ...]
     skews_us: tuple[float, ...]
@@ -69,33 +61,33 @@ class Batch:
 
     @property
     def sound_us(self) -> list[float]:
-        """The times of samples whose ranks were together."""
+        """The times of samples whose ranks started and ended together."""
         pairs = zip(self.times_us, self.skews_us, strict=True)
         return [us for us, skew in pairs if skew <= max(_SKEW_US, _SKEW * us)]
 
     @property
     def median_us(self) -> float | None:
-        """None where the ranks were apart in every sample."""
+        """Their median; None if ranks were apart in all samples."""
         return median(self.sound_us) if self.sound_us else None
 
 
 class Subject(Protocol):
-    """What is timed: its input before each sample, and what becomes of its answer."""
+    """Prepares the input of each sample, and checks its result."""
 
     def prepare(self, k: int) -> None:
-        """Enqueue what comes before sample `k`."""
+        """Enqueue the preparation of sample `k`."""
 
     def keep(self, k: int) -> None:
-        """Enqueue what comes behind it."""
+        """Enqueue what keeps or checks the result of sample `k`."""
 
     def wrong(self) -> str | None:
-        """Why an answer that was kept is wrong, if one is."""
+        """Why a result is wrong, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """One that is timed, on a subject. What is no collective has a `judge` of its own, who looks in
-    place of the subject; no rank waits for another in it, and so all meet once more behind it."""
+    """A timed call and its subject. A call that is not a collective has a `judge` in place of the
+    subject, and a barrier behind it, since no rank waits for another in it."""
 
     enqueue: Enqueue
     subject: Subject
@@ -103,14 +95,14 @@ class Entrant:
 
 
 class Stopwatch:
-    """Times calls. All ranks use it together; it raises RankLost and KernelFault."""
+    """Times calls. All ranks use it together. Raises RankLost and KernelFault."""
 
     def __init__(self, stage: Stage, backend: TimedBackend, align: Program) -> None:
         self._stage, self._backend, self._align = stage, backend, align
         self._gate = backend.gate()
 
     def batch(self, entrant: Entrant, calls: Iterator[int]) -> Batch:
-        """Some samples, and a loop."""
+        """Time some samples, and a loop of calls."""
         for _ in range(_UNCOUNTED):
             entrant.enqueue(next(calls))()
         marks, host_us = self._samples(entrant, calls)
@@ -131,7 +123,7 @@ class Stopwatch:
     def _samples(
         self, entrant: Entrant, calls: Iterator[int]
     ) -> tuple[list[tuple[Any, Any]], float]:
-        """The events of samples that have taken place, and the host's us for a call."""
+        """The events of the samples, and the host's us per call."""
         launches = [entrant.enqueue(next(calls)) for _ in range(SAMPLES)]
         marks, spent = [], 0.0
         with self._held():
@@ -142,13 +134,13 @@ class Stopwatch:
                 launch()
                 spent += self._backend.host_us() - began
                 marks.append((start, self._backend.mark()))
-                if entrant.judge:  # nobody changes what another one still moves
+                if entrant.judge:  # another rank may still read or write the arrays
                     self._align_all(next(calls))
                 entrant.subject.keep(k)
         return marks, spent / SAMPLES
 
     def _loop_us(self, launches: Sequence[Launch], calls: Iterator[int]) -> float:
-        """What a call takes of several back to back, of the slowest rank: as nccl-tests has it."""
+        """The time of a call among several back to back, of the slowest rank, as in nccl-tests."""
         with self._held():
             start = self._start(next(calls))
             for launch in launches:
@@ -159,25 +151,25 @@ class Stopwatch:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """What is enqueued here waits until all ranks have enqueued theirs; then it takes place."""
+        """Holds enqueued work until all ranks have enqueued theirs, then waits for it."""
         self._gate.close()
         try:
-            with watchdog("what is enqueued to be timed"):  # a library may wait for the gate
+            with watchdog("enqueueing the timed calls"):  # a library may wait for the gate
                 yield
                 self._stage.comm.barrier()
         finally:
             self._gate.open()
-        with watchdog("what is timed"):
+        with watchdog("the timed calls"):
             self._backend.synchronize()
-        look_for_those_who_gave_up(self._stage)
+        raise_if_gave_up(self._stage)
 
     def _start(self, number: int) -> Any:
-        """An event that all ranks reach at one time."""
+        """An event that all ranks reach at the same time."""
         self._align_all(number)
         return self._backend.mark()
 
     def _align_all(self, number: int) -> None:
-        """Let this stream wait for those of all ranks."""
+        """Enqueue a barrier of all ranks' streams."""
         windows = self._stage.windows
         places = [windows.layout.start, number]
         self._backend.launcher(self._align, 1, 32, [windows.words(), *places])()
@@ -187,49 +179,49 @@ class Stopwatch:
 THREADS, _BLOCKS_PER_SM = 512, 4
 
 
-def aligning(stage: Stage) -> Program:
-    """What all ranks leave at one time, compiled. Raises BuildError."""
-    return helpers(stage, "align.cu", "align")[0]
+def align_program(stage: Stage) -> Program:
+    """Compile the barrier of all GPUs. Raises BuildError."""
+    return helper_programs(stage, "align.cu", "align")[0]
 
 
-def judging(stage: Stage) -> Program:
-    """What counts the elements of an answer that are wrong, compiled. Raises BuildError."""
-    return helpers(stage, "judge.cu", "judge")[0]
+def judge_program(stage: Stage) -> Program:
+    """Compile the kernel that counts wrong elements. Raises BuildError."""
+    return helper_programs(stage, "judge.cu", "judge")[0]
 
 
-def helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
-    """Kernels of one of our files that exchange nothing, compiled. Raises BuildError."""
-    sources = [helper(file, entry, stage.reduction, stage.comm.size) for entry in entries]
-    return compiled(stage, sources)
+def helper_programs(stage: Stage, file: str, *entries: str) -> list[Program]:
+    """Compile measuring kernels of one of our files. Raises BuildError."""
+    sources = [helper_kernel(file, entry, stage.reduction, stage.comm.size) for entry in entries]
+    return compile_programs(stage, sources)
 
 
-def carrying(stage: Stage, program: Program, nbytes: int) -> Enqueue:
-    """Calls of a kernel of links.cu on so many bytes, by as many blocks as fill the GPU."""
+def link_copies(stage: Stage, program: Program, nbytes: int) -> Enqueue:
+    """Launches of a kernel of links.cu that copies `nbytes` with enough blocks to fill the GPU."""
     parts, grid = stage.windows.layout, _BLOCKS_PER_SM * stage.backend.limits().sm_count
     places = [parts.input, parts.output, -(-nbytes // PACK_BYTES)]
     launch = stage.backend.launcher(program, grid, THREADS, [stage.windows.words(), *places])
     return lambda _: launch
 
 
-#: Inputs that take turns, so that an answer of the call before is not the answer of this one.
+#: Inputs alternate, so that the previous call's result is wrong for this one.
 TURNS = 2
-#: Elements after which an input repeats itself: a prime, so no share begins where it does.
+#: The period of inputs: a prime, so that no share begins at one.
 _PERIOD = 1_048_583
-#: What judges: bytes of two words for each sample, threads of a block, and blocks at most, which
-#: keep a GPU busy.
+#: The check: bytes of its two words per sample, threads per block, and the largest grid.
 _FOUND, _THREADS, _BLOCKS = 16, 512, 512
 
 
-class Arrays:
-    """What arrays of one size hold, and what they must hold when combined, which `judge` tells.
-    Raises OutOfMemory."""
+class TimedArrays:
+    """The inputs of one size, which alternate, and their expected results, which `judge` compares
+    on the GPU: fetching a large array would take longer than all its samples. Raises OutOfMemory.
+    """
 
     def __init__(self, stage: Stage, backend: TimedBackend, n: int, judge: Program) -> None:
         self._stage, self._backend, self._n, self._judge = stage, backend, n, judge
         reduction, ranks, rank = stage.reduction, stage.comm.size, stage.comm.rank
         turns = [[_values(reduction, each, turn, n) for each in range(ranks)]
                  for turn in range(TURNS)]  # fmt: skip
-        self._mine = share(stage.collective, reduction, rank, ranks, n)
+        self._mine = output_slice(stage.collective, reduction, rank, ranks, n)
         self._right = [
             backend.upload(_tiled(reduction, expected(reduction, values), n)[self._mine])
             for values in turns
@@ -239,22 +231,21 @@ class Arrays:
         self._found = [backend.allocate(_FOUND) for _ in range(SAMPLES)]
 
     def close(self) -> None:
-        """Give memory back."""
         self._backend.free(*self._right, *self._given, *self._found)
 
-    def within(self, windows: Windows) -> Placed:
-        """They as they lie in windows."""
+    def within(self, windows: Windows) -> WindowArrays:
+        """The inputs and outputs in these windows."""
         places = windows.layout.input, windows.layout.output
-        return Placed(self, *(windows.part(place, self._nbytes) for place in places))
+        return WindowArrays(self, *(windows.part(place, self._nbytes) for place in places))
 
     def prepare(self, k: int, given: Part, answer: Part) -> None:
-        """Enqueue the input of sample `k`, behind what clears the answer, which of one that works
-        in place is the same memory."""
+        """Enqueue the input of sample `k`, after clearing the output, which an in-place engine
+        shares with it."""
         self._backend.poison(answer)
         self._backend.overwrite(given, 0, self._given[k % TURNS])
 
     def keep(self, k: int, answer: Part) -> None:
-        """Enqueue what judges its answer."""
+        """Enqueue the check of its result."""
         size, count = self._stage.reduction.dtype.size, self._mine.stop - self._mine.start
         got = Part(answer.address + self._mine.start * size, count * size)
         words = [got, self._right[k % TURNS], count, self._found[k]]
@@ -263,7 +254,7 @@ class Arrays:
         self._backend.launcher(self._judge, grid, _THREADS, words)()
 
     def wrong(self) -> str | None:
-        """Why the answer of a sample is wrong, if one is."""
+        """Why the result of a sample is wrong, or None."""
         for k, found in enumerate(self._found):
             wrong, rest = map(int, self._backend.download(found, "uint64", 2))
             if wrong:
@@ -275,10 +266,10 @@ class Arrays:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Arrays in windows, as a Stopwatch's subject."""
+class WindowArrays:
+    """Arrays in windows, as a stopwatch's subject."""
 
-    arrays: Arrays
+    arrays: TimedArrays
     given: Part
     answer: Part
 
@@ -293,24 +284,24 @@ class Placed:
 
 
 def _values(reduction: Reduction, rank: int, turn: int, n: int) -> Array:
-    """The elements of a rank in a turn, until they repeat themselves."""
-    return whole(reduction, rank, turn, min(n, _PERIOD))
+    """A rank's elements in a turn, up to the period."""
+    return exact_values(reduction, rank, turn, min(n, _PERIOD))
 
 
 def _tiled(reduction: Reduction, values: Array, n: int) -> Array:
-    """So many stored elements of what repeats itself."""
-    return np.resize(stored(values, reduction.dtype), n)
+    """`n` elements of a repeating array, in storage."""
+    return np.resize(to_storage(values, reduction.dtype), n)
 
 
-#: Rounds that are not counted: clocks rise, pages are mapped.
+#: Warm-up rounds: clocks rise, pages are mapped.
 UNCOUNTED = 2
-#: The fewest bytes that tell what links carry.
+#: The smallest array in bytes for which link bandwidth is measured.
 _LINK_BYTES = 2**24
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An engine on arrays of `n` elements: a batch of samples for each round."""
+    """An engine on `n` elements: one batch per round."""
 
     engine: str
     n: int
@@ -318,61 +309,61 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """What each GPU's link carried both ways at once, in GB/s one way, in the rounds of the largest
-    size; None where that was too small to tell."""
+class LinkRates:
+    """GB/s of each GPU's link in one direction, both directions busy, in the rounds of the largest
+    size; None if that was too small."""
 
     read_gb_s: float | None = None
     write_gb_s: float | None = None
 
 
-def measure(
+def measure_engines(
     stage: Stage, backend: TimedBackend, engines: Sequence[StreamEngine], sizes: Sequence[int],
     most_mail: int, rounds: int, calls: Iterator[int], progress: Callable[[], None],
-) -> tuple[list[Measured], Links]:  # fmt: skip
-    """All engines at all sizes; those of mail where the array has at most `most_mail` elements. All
-    ranks do so together. Raises RankLost, OutOfMemory and KernelFault."""
-    align, judge = aligning(stage), judging(stage)
-    both = helpers(stage, "links.cu", "link_read", "link_write")
-    found, links = [], Links()
+) -> tuple[list[Measured], LinkRates]:  # fmt: skip
+    """Time all engines at all sizes; engines of the LL protocol up to `most_mail` elements. All
+    ranks call it together. Raises RankLost, OutOfMemory and KernelFault."""
+    align, judge = align_program(stage), judge_program(stage)
+    both = helper_programs(stage, "links.cu", "link_read", "link_write")
+    found, links = [], LinkRates()
     for n in sizes:
         some = [e for e in engines if not ((e.mail and n > most_mail) or e.why_not(n))]
-        for engine in some:  # what is made ready at a first call may wait for a gate
+        for engine in some:  # a first call may wait for the gate
             engine.run(n, next(calls), 0)
         nbytes = n * stage.reduction.dtype.size
         last = n == max(sizes) and nbytes >= _LINK_BYTES
-        arrays = Arrays(stage, backend, n, judge)
+        arrays = TimedArrays(stage, backend, n, judge)
         entrants = {e.name: Entrant(partial(e.enqueue, n), arrays.within(e.windows)) for e in some}
         here = arrays.within(stage.windows)
-        ways = {program.entry: Entrant(carrying(stage, program, nbytes), here, unjudged)
+        ways = {program.entry: Entrant(link_copies(stage, program, nbytes), here, no_check)
                 for program in both if last}  # fmt: skip
         watch = Stopwatch(stage, backend, align)
         try:
-            taken = in_turn(watch, entrants | ways, rounds, calls, progress)
+            taken = measure_in_turns(watch, entrants | ways, rounds, calls, progress)
         finally:
             arrays.close()
         found += [Measured(name, n, taken[name]) for name in entrants]
         if ways:
-            links = Links(*(_rate(nbytes, taken[way]) for way in ("link_read", "link_write")))
+            links = LinkRates(*(_rate(nbytes, taken[way]) for way in ("link_read", "link_write")))
     return found, links
 
 
-def unjudged() -> None:
-    """Nothing: rates beside are a measure, and no answer."""
+def no_check() -> None:
+    """The judge of calls that have no result."""
 
 
-def in_turn(
+def measure_in_turns(
     watch: Stopwatch, entrants: dict[str, Entrant], rounds: int, calls: Iterator[int],
     progress: Callable[[], None],
 ) -> dict[str, tuple[Batch, ...]]:  # fmt: skip
-    """A batch of each entrant for each round, every other round backward. A judge of its own looks
-    at the last one."""
+    """One batch of each entrant per round, every second round in reverse order. A judge checks the
+    last round only."""
     taken: dict[str, list[Batch]] = {name: [] for name in entrants}
     for number in range(-UNCOUNTED, rounds):
         for name in list(entrants)[:: -1 if number % 2 else 1]:
             entrant = entrants[name]
             if entrant.judge and number < rounds - 1:
-                entrant = replace(entrant, judge=unjudged)
+                entrant = replace(entrant, judge=no_check)
             batch = watch.batch(entrant, calls)
             if number >= 0 or batch.wrong:
                 taken[name].append(batch)

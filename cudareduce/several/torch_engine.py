@@ -1,4 +1,4 @@
-"""torch.distributed, which calls NCCL, on tensors that are views of this rank's window."""
+"""torch.distributed, which calls NCCL, on tensors that view this rank's window."""
 
 from __future__ import annotations
 
@@ -16,41 +16,44 @@ from cudareduce.peers.contract import AbsentError
 from cudareduce.peers.interop import DeviceArray
 from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.engines import Stage
-from cudareduce.several.inputs import share, why_not_equal
-from cudareduce.several.nccl import without_multicast
+from cudareduce.several.inputs import output_slice, why_not_divisible
+from cudareduce.several.nccl import disable_multicast
 
 #: How long ranks wait for each other.
 _PATIENCE = timedelta(seconds=30)
 _OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
-#: Windows lie on one host.
+#: All ranks are on this host.
 _HERE = "127.0.0.1"
 
 
 @contextmanager
 def torch_engine(stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
-    """The engine, until the end; all ranks begin and end together. Raises RankLost, and AbsentError
-    on all of them where one has no torch for this."""
+    """The engine while the block runs. Raises RankLost, and AbsentError on all ranks if torch is
+    missing on one."""
     comm = stage.comm
     version = agree(comm, _imported)
     import torch
     import torch.distributed as dist
 
-    without_multicast()
-    torch.cuda.set_device(torch.cuda.current_device())  # that of the context that is current
+    disable_multicast()
+    torch.cuda.set_device(torch.cuda.current_device())  # the device of the current context
     torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
     first = agree(comm, lambda: None if comm.rank else _store(stage, 0))
     port = comm.broadcast(first.port if first else None)
     store = agree(comm, lambda: first or _store(stage, port))
     agree(comm, lambda: _begin(stage, store))
     yield TorchEngine(stage, version)
-    comm.barrier()  # nobody leaves while another one is still in a call
-    with watchdog("torch.distributed's end"), suppress(RuntimeError):  # what was measured counts
+    comm.barrier()  # no rank leaves while another is in a call
+    with (
+        watchdog("torch.distributed's end"),
+        suppress(RuntimeError),
+    ):  # an error must not lose the measurements
         dist.destroy_process_group()
     comm.barrier()
 
 
 def _imported() -> str:
-    """Its version and that of its NCCL. Raises AbsentError."""
+    """The versions of torch and of its NCCL. Raises AbsentError."""
     try:
         import torch
         import torch.distributed as dist
@@ -62,7 +65,7 @@ def _imported() -> str:
 
 
 def _store(stage: Stage, port: int) -> Any:
-    """By which ranks find each other: on rank 0 at any port, elsewhere that one."""
+    """The TCPStore: a server on any port on rank 0, a client elsewhere."""
     from torch.distributed import TCPStore
 
     first = stage.comm.rank == 0
@@ -87,8 +90,7 @@ def _first_line(error: Exception) -> str:
 
 
 class TorchEngine:
-    """Its call of the collective. What leaves as much as it takes works in place, as it always
-    does there."""
+    """torch's collective. All-reduce and reduce work in place, as always in torch."""
 
     name, mail = "torch", False
 
@@ -102,7 +104,7 @@ class TorchEngine:
 
     def why_not(self, n: int) -> str | None:
         stage = self._stage
-        return why_not_equal(stage.collective, stage.reduction, stage.comm.size, n)
+        return why_not_divisible(stage.collective, stage.reduction, stage.comm.size, n)
 
     def enqueue(self, n: int, call: int) -> Launch:
         import torch.distributed as dist
@@ -114,7 +116,7 @@ class TorchEngine:
             return partial(dist.all_reduce, given, op=op)
         if stage.collective == "reduce":
             return partial(dist.reduce, given, 0, op=op)
-        mine = share(stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, n)
+        mine = output_slice(stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, n)
         answer = self._tensor(parts.output, mine.start, mine.stop - mine.start)
         return partial(dist.reduce_scatter_tensor, answer, given, op=op)
 
@@ -124,8 +126,8 @@ class TorchEngine:
             self._stage.backend.synchronize()
 
     def _tensor(self, part: int, start: int, count: int) -> Any:
-        """So many elements of a part of the window; the bits of bfloat16, of which the interface
-        between libraries knows nothing, go as int16."""
+        """A view of `count` elements of the window. bfloat16 is passed as int16, since the array
+        interface does not know it."""
         import torch
 
         dtype = self._stage.reduction.dtype

@@ -1,6 +1,6 @@
-"""Memory that every rank has and all ranks can address, laid out alike in each.
+"""Windows: memory of each rank that all ranks can address, with the same layout.
 
-It lies on each rank's GPU; among processes without GPUs it is a file that all map.
+A window is on the rank's GPU. Without GPUs it is a file that all processes map.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.several.communicator import Communicator
 from cudareduce.temporary import temporary_folder
 
-#: Blocks of a grid that can wait for those of other ranks.
+#: The largest number of blocks that can wait for other ranks.
 MOST_BLOCKS = 1024
 _ALIGNED = 4096
-#: Bytes in front of an output, and behind it, that nobody may write: all that there is behind the
-#: rest of a pack.
+#: Guard bytes before and after an output: an alignment, less a pack that may be partly written.
 GUARD_BYTES = _ALIGNED - 16
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything lies in a window, in bytes from its start: a rank's status, flags of what
-    starts all ranks together, flags of engines, input, output, mail, and boxes for whole arrays."""
+    """Byte offsets in a window: status at 0, flags of the common start, flags of engines, input,
+    output, mail of the LL protocol, and slots for whole arrays."""
 
     start: int
     flags: int
@@ -41,16 +40,15 @@ class Layout:
 
 
 def flags_bytes(ranks: int) -> int:
-    """Bytes of one engine's flags: a word for each block of each rank."""
+    """Bytes of one engine's flags: a word per block of each rank."""
     return 4 * ranks * MOST_BLOCKS
 
 
 def layout(
     ranks: int, array_bytes: int, mail_bytes: int, boxes_bytes: int = 0, engines: int = 1
 ) -> Layout:
-    """A window for arrays of so many bytes, and so many of mail and of boxes, where so many engines
-    have flags of their own."""
-    output = array_bytes + _ALIGNED  # a pack's rest, and the guard; one more lies in front
+    """The layout for arrays, mail and slots of these sizes, and `engines` sets of flags."""
+    output = array_bytes + _ALIGNED  # the rest of a pack and the guard; another guard precedes it
     flags = engines * flags_bytes(ranks)
     sizes = (
         _ALIGNED, _ALIGNED, flags, array_bytes, GUARD_BYTES, output, mail_bytes, boxes_bytes
@@ -65,7 +63,7 @@ def layout(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some bytes of this rank's window, as a backend's buffer."""
+    """Bytes of this rank's window, as a backend's buffer."""
 
     address: int
     nbytes: int
@@ -73,7 +71,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where each rank's window begins, as this rank addresses it, and which one is its own."""
+    """The address of each rank's window in this process, and which is its own."""
 
     addresses: tuple[int, ...]
     rank: int
@@ -81,25 +79,23 @@ class Windows:
 
     @property
     def status(self) -> Part:
-        """Whether this rank has waited too long, and for whom: two words, which stay until they
-        are cleared."""
+        """Two words that a kernel sets when it gives up: a flag, and the rank it waited for."""
         return self.part(0, 8)
 
     def words(self, late: int = 0, latest: int = 0) -> tuple[int, ...]:
-        """What kernels know of all this, as the structure `Ranks` has it; `late` is the rank that
-        comes late where races are looked for, and `latest` the block of it that does most of
-        all."""
+        """The fields of the device structure `Ranks`. `late` is the rank that stumbles, and
+        `latest` its block that stumbles longest."""
         return (*self.addresses, self.rank, late, latest)
 
     def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
-        """Some bytes of the own window, or of another rank's."""
+        """Bytes of this rank's window, or of another rank's."""
         return Part(self.addresses[self.rank if rank is None else rank] + offset, nbytes)
 
 
 @contextmanager
 def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
-    """Windows in files that the processes of one host map; cleared. Raises RankLost, and
-    EnvironmentProblem where ranks are on several hosts."""
+    """Zeroed windows in files that the processes of one host map. Raises RankLost, and
+    EnvironmentProblem if ranks are on several hosts."""
     check_host(comm)
     with temporary_folder() as folder:
         own = Path(folder, "window")
@@ -107,7 +103,7 @@ def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
             with own.open("wb") as file:
                 file.truncate(parts.nbytes)
             maps = [_mapped(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
-            comm.barrier()  # nobody removes what another one has still to open
+            comm.barrier()  # no rank removes a file that another has yet to open
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
             raise EnvironmentProblem(
@@ -125,33 +121,33 @@ def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
 
 
 class PeerMemory(Protocol):
-    """Memory of this rank's GPU, cleared, and that of others which it has opened."""
+    """Zeroed memory of this rank's GPU, and memory of other ranks that it has opened."""
 
     @property
     def address(self) -> int: ...
 
     @property
     def handle(self) -> bytes:
-        """What another process opens it with."""
+        """The handle with which another process opens it."""
 
     def open(self, handle: bytes) -> int:
-        """Where another process' memory begins, here. Raises EnvironmentProblem."""
+        """The address of another process's memory here. Raises EnvironmentProblem."""
 
     def give_up(self) -> None:
-        """Address no other process' memory any more."""
+        """Close all memory of other processes."""
 
     def free(self) -> None:
-        """Give it back, once nobody addresses it."""
+        """Free this memory, which no other process may have open."""
 
 
-#: Allocates so many bytes of it. Raises OutOfMemory.
+#: Allocates peer memory of this many bytes. Raises OutOfMemory.
 Allocate = Callable[[int], PeerMemory]
 
 
 @contextmanager
 def device_windows(comm: Communicator, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
-    """Windows in the memory of each rank's GPU; cleared. Raises RankLost, OutOfMemory, and
-    EnvironmentProblem where one cannot address another's."""
+    """Zeroed windows on each rank's GPU. Raises RankLost, OutOfMemory, and EnvironmentProblem if a
+    GPU cannot address another's memory."""
     check_host(comm)
     own = allocate(parts.nbytes)
     try:
@@ -162,14 +158,14 @@ def device_windows(comm: Communicator, parts: Layout, allocate: Allocate) -> Ite
         )
         yield Windows(addresses, comm.rank, parts)
         own.give_up()
-        comm.barrier()  # nobody frees what another one still addresses
+        comm.barrier()  # no rank frees memory that another may access
     finally:
         own.give_up()
         own.free()
 
 
 def check_host(comm: Communicator) -> None:
-    """Raises EnvironmentProblem where ranks are on several hosts, and RankLost."""
+    """Raise EnvironmentProblem if ranks are on several hosts, and RankLost."""
     hosts = sorted(set(comm.all_gather(socket.gethostname())))
     if len(hosts) > 1:
         raise EnvironmentProblem(

@@ -9,7 +9,7 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.several.run import Recorder
-from cudareduce.several.timing import Batch, Links, Measured
+from cudareduce.several.timing import Batch, LinkRates, Measured
 from cudareduce.several.verification import Finding
 from tests.conftest import ROOT
 
@@ -41,7 +41,7 @@ def over_sms(path: Path = SWEEP) -> Run:
 def collectives() -> Run:
     """An all-reduce by three engines over the bytes of arrays, of which one is wrong at a size."""
     sum_ = reduction_of("sum", "float32")
-    recorder, links = Recorder("all-reduce", sum_, 2, "cuda"), Links(337.0, 365.0)
+    recorder, links = Recorder("all-reduce", sum_, 2, "cuda"), LinkRates(337.0, 365.0)
     records = [recorder.verified(Finding("peer:no_barrier", 40, "it does not wait", None, None, 9))]
     for engine, floor_us, gb_s in (("peer:one_shot", 9.5, 337), ("nccl", 8.9, 322)):
         for n in (2**k for k in range(10, 29, 2)):

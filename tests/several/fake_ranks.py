@@ -18,7 +18,7 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.several.rendezvous import find_placement
-from cudareduce.several.run import tried
+from cudareduce.several.run import run_trial
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
 
@@ -56,8 +56,8 @@ def main() -> None:
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
     for module in ("remeasure", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
-    patch.setattr("cudareduce.several.command.tried", partial(
-        tried, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)
+    patch.setattr("cudareduce.several.command.run_trial", partial(
+        run_trial, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)
     ))  # fmt: skip
     program()
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several.collectives import Collective
-from cudareduce.several.libraries import wanted
+from cudareduce.several.libraries import select_libraries
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.run import Trial, tried
+from cudareduce.several.run import Trial, run_trial
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch
@@ -69,10 +69,11 @@ def _one(asked: Asked) -> list[Record]:
     with gpu, connect(here, str(asked.folder / "m")) as met:
         for collective, op, dtype in asked.tried:
             asks = Trial(
-                collective=collective, kernels=(), libraries=wanted(asked.engines, asked.files),
-                by_host=False, sizes=asked.sizes, timed=True, rounds=asked.rounds,
+                collective=collective, kernels=(), by_host=False,
+                libraries=select_libraries(asked.engines, asked.files), sizes=asked.sizes,
+                timed=True, rounds=asked.rounds,
             )  # fmt: skip
-            found, _ = tried(
+            found, _ = run_trial(
                 asks, reduction_of(op, dtype), met, gpu, lambda: None,
                 lambda nbytes: FilePeerMemory(nbytes, asked.folder),
             )  # fmt: skip

@@ -16,8 +16,8 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text
 from cudareduce.several.collectives import Collective
 from cudareduce.several.engines import Code
-from cudareduce.several.run import Recorder, notes_of
-from cudareduce.several.timing import SAMPLES, Batch, Links, Measured
+from cudareduce.several.run import Recorder, link_notes
+from cudareduce.several.timing import SAMPLES, Batch, LinkRates, Measured
 from cudareduce.several.verification import Finding
 from tests.simulate import H200, rounds
 
@@ -58,8 +58,8 @@ class Machine:
         asked = _asked(argv)
         engines = tuple(name for name in asked["--engine"].split(",") if name) or ENGINES
         sizes, count = [int(n) for n in asked["--n"].split(",")], int(asked["--rounds"])
-        links = Links(LINK_GB_S * self.links, LINK_GB_S * self.links)
-        links = links if max(sizes) >= 2**22 else Links()
+        links = LinkRates(LINK_GB_S * self.links, LINK_GB_S * self.links)
+        links = links if max(sizes) >= 2**22 else LinkRates()
         records: list[Record] = []
         common = self._rng.normal(0, self.apart)
         for dtype in asked["--dtype"].split(","):
@@ -74,12 +74,12 @@ class Machine:
                 ]
         protocol = {
             "collective": argv[1], "engines": [], "timing": "warm", "rounds": count,
-            "remarks": list(notes_of(links)),
+            "remarks": list(link_notes(links)),
         }  # fmt: skip
         return Run(made_by(argv), H200, protocol, tuple(records))
 
     def _record(
-        self, recorder: Recorder, engine: str, n: int, count: int, links: Links, moved: float
+        self, recorder: Recorder, engine: str, n: int, count: int, links: LinkRates, moved: float
     ) -> Record:
         why = "element 3 is 4.0, not 5.0" if engine in self.wrong else None
         finding = Finding(engine, n, why, True, 1, 64)

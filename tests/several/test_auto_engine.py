@@ -12,8 +12,8 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.report.collectives import collective_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.engines import COSTS, quickest, with_choice
-from cudareduce.several.kernels import load_exchanges, of_collective
+from cudareduce.several.engines import COSTS, fastest_kernel, record_choice
+from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.run import Recorder
 from cudareduce.several.verification import Finding
 
@@ -36,7 +36,9 @@ MEASURED = {
 @pytest.mark.parametrize("n", MEASURED)
 def test_it_takes_the_fastest_of_those_that_were_measured(n: int) -> None:
     known = ("packets", "one_shot", "two_shot")
-    assert quickest("all-reduce", known, 2, n, 4) == min(MEASURED[n], key=MEASURED[n].__getitem__)
+    assert fastest_kernel("all-reduce", known, 2, n, 4) == min(
+        MEASURED[n], key=MEASURED[n].__getitem__
+    )
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
@@ -49,11 +51,11 @@ def test_it_takes_the_fastest_of_a_stored_result(name: str) -> None:
             measured.setdefault(r.n, {})[short] = r.time_us
     assert len(measured) >= 5
     for n, us in measured.items():
-        assert us[quickest(name, us, 2, n, 4)] <= 1.03 * min(us.values()), n
+        assert us[fastest_kernel(name, us, 2, n, 4)] <= 1.03 * min(us.values()), n
 
 
 def taken(ranks: int, n: int, size: int = 4) -> str:
-    return quickest("all-reduce", KNOWN, ranks, n, size)
+    return fastest_kernel("all-reduce", KNOWN, ranks, n, size)
 
 
 def test_more_ranks_take_two_shots_sooner() -> None:
@@ -75,10 +77,10 @@ def test_values_shorter_than_a_packet_take_as_much_mail() -> None:
 def test_there_is_always_one() -> None:
     """The package's kernels of a collective: with known costs, or alone."""
     for name in ("all-reduce", "reduce-scatter", "reduce"):
-        kernels = of_collective(load_exchanges(), name)
+        kernels = kernels_of(load_kernels(), name)
         right = [short for short, kernel in kernels.items() if kernel.wrong is None]
         assert len(right) == 1 or set(right) == COSTS[name].keys()
-        assert quickest(name, right, 2, 2**30, 1) in right
+        assert fastest_kernel(name, right, 2, 2**30, 1) in right
 
 
 def record(engine: str, us: float | None, n: int = 1000, half: float = 0.1) -> Record:
@@ -91,14 +93,14 @@ def record(engine: str, us: float | None, n: int = 1000, half: float = 0.1) -> R
 
 
 def notes(*records: Record) -> tuple[str, ...]:
-    found = [with_choice(r, KNOWN) for r in records]
+    found = [record_choice(r, KNOWN) for r in records]
     (section,) = collective_sections(Run({}, DeviceInfo("GPU"), {}, tuple(found), "now"), found)
     return section.notes
 
 
 def test_a_record_says_which() -> None:
-    assert with_choice(record("peer:auto", 6.0), KNOWN).chosen == "peer:packets"
-    assert with_choice(record("peer:packets", 6.0), KNOWN).chosen is None
+    assert record_choice(record("peer:auto", 6.0), KNOWN).chosen == "peer:packets"
+    assert record_choice(record("peer:packets", 6.0), KNOWN).chosen is None
     assert "peer:auto took peer:packets" in notes(record("peer:auto", 6.0))
 
 

@@ -49,7 +49,7 @@ def check(
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.several.remeasure.started_here", machine.job)
+        monkeypatch.setattr("cudareduce.several.remeasure.start_here", machine.job)
         return cudareduce("check", "--baseline", path, *words)
 
     return call
@@ -387,7 +387,7 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     shared = tmp_path / "kernels" / "device"
     shared.mkdir()
     (shared / "ranks.cuh").write_text("// what kernels share\n")
-    monkeypatch.setattr("cudareduce.several.check_stored.shared_folders", lambda: (shared,))
+    monkeypatch.setattr("cudareduce.several.check_stored.source_folders", lambda: (shared,))
     (folder / "all_reduce_one_shot.cu").write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
                                                  "commit", "-qm", "before"]):  # fmt: skip

@@ -40,7 +40,7 @@ def check(cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("cudareduce.several.check_trees.tool", made_by)
 
     def call(machine: Machine, *words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("cudareduce.several.remeasure.started_here", machine.job)
+        monkeypatch.setattr("cudareduce.several.remeasure.start_here", machine.job)
         return cudareduce("check", "all-reduce", "--base", tmp_path / "old", "--kernels",
                           tmp_path / "new", "--n", "1000", *words)  # fmt: skip
 

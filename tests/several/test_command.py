@@ -15,7 +15,7 @@ import pytest
 
 from cudareduce.results.store import load
 from cudareduce.several.collectives import COLLECTIVES, Collective
-from cudareduce.several.kernels import load_exchanges, of_collective
+from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.launcher import _wait
 from tests.conftest import ROOT
 from tests.several.conftest import Ranks
@@ -37,7 +37,7 @@ def test_all_engines_are_right(collective: Ranks, name: str) -> None:
                                 "--n", "1,4099", "--format", "json")  # fmt: skip
     assert code == 0, out + err
     rows = json.loads(out)["records"]
-    ours = {k.short for k in load_exchanges().values() if k.collective == name and not k.wrong}
+    ours = {k.short for k in load_kernels().values() if k.collective == name and not k.wrong}
     assert {row["engine"] for row in rows} == {"host", *(f"peer:{short}" for short in ours)}
     assert len(rows) == 3 * (len(ours) + 1)
     for row in rows:
@@ -58,7 +58,7 @@ def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
 def test_many_tiles_a_block(collective: Ranks, tmp_path: Path, name: Collective) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
-    right = of_collective(load_exchanges(), name)
+    right = kernels_of(load_kernels(), name)
     for kernel in right.values():
         new = f"{name.replace('-', '_')}_small_{kernel.short}"
         (folder / f"{new}.cu").write_text(small(kernel.text).replace(kernel.id, new))
@@ -143,7 +143,7 @@ def test_each_wrong_one_is_told(
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     write(wrong)
-    known = of_collective(load_exchanges([wrong]), name)
+    known = kernels_of(load_kernels([wrong]), name)
     engines = [
         f"peer:{short}" for short, kernel in known.items()
         if (kernel.wrong or kernel.path.parent == wrong) and (size > 2 or short != "own_first")

@@ -14,15 +14,15 @@ from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.several.collectives import COLLECTIVES
-from cudareduce.several.kernels import Exchange, load_exchanges, source
+from cudareduce.several.kernels import ExchangeKernel, load_kernels, source
 
-EXCHANGES = load_exchanges()
+EXCHANGES = load_kernels()
 NVCC = next(installed("nvcc"), None)
 each = pytest.mark.parametrize("kernel", EXCHANGES.values(), ids=lambda kernel: kernel.id)
 
 
 @each
-def test_each_is_a_step_that_is_told(kernel: Exchange) -> None:
+def test_each_is_a_step_that_is_told(kernel: ExchangeKernel) -> None:
     assert kernel.title and kernel.change and kernel.expect
     assert kernel.after is None or kernel.after in EXCHANGES
     assert (
@@ -44,7 +44,7 @@ def test_they_are_no_reductions_of_one_gpu() -> None:
 @pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
 @each
-def test_nvcc_takes_them(kernel: Exchange, tmp_path: Path) -> None:
+def test_nvcc_takes_them(kernel: ExchangeKernel, tmp_path: Path) -> None:
     assert NVCC is not None
     file = tmp_path / "k.cu"
     file.write_text(source(kernel, reduction_of("sum", "float32"), ranks=4).text)
@@ -70,7 +70,7 @@ def test_nvcc_takes_them(kernel: Exchange, tmp_path: Path) -> None:
 def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "x.cu").write_text(text)
     with pytest.raises(UsageError) as caught:
-        load_exchanges([tmp_path])
+        load_kernels([tmp_path])
     assert words in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
@@ -91,24 +91,24 @@ def test_headers_that_say_what_cannot_be(line: str, words: str, tmp_path: Path) 
     text = EXCHANGES["all_reduce_one_shot"].text.replace("block      = 512", line)
     (tmp_path / "x.cu").write_text(text)
     with pytest.raises(UsageError, match=words):
-        load_exchanges([tmp_path])
+        load_kernels([tmp_path])
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.cu")
     with pytest.raises(UsageError, match="a device or a pipe"):
-        load_exchanges([tmp_path])
+        load_kernels([tmp_path])
 
 
 def test_two_of_one_short_name(tmp_path: Path) -> None:
     text = EXCHANGES["all_reduce_one_shot"].text.replace("all_reduce_one_shot", "one_shot")
     (tmp_path / "one_shot.cu").write_text(text)
     with pytest.raises(UsageError, match="are both called peer:one_shot"):
-        load_exchanges([tmp_path])
+        load_kernels([tmp_path])
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:
     path = EXCHANGES["reduce_scatter"].path
     (tmp_path / path.name).write_text(path.read_text())
     with pytest.raises(UsageError, match="have the same name"):
-        load_exchanges([tmp_path])
+        load_kernels([tmp_path])

@@ -40,6 +40,6 @@ def test_the_version(tmp_path: Path) -> None:
 def test_what_ends_or_holds_who_loads_it(
     tmp_path: Path, body: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nccl, "_LIMIT_S", 5.0 if "pause" not in body else 1.0)
+    monkeypatch.setattr(nccl, "_LIMIT_S", 60.0 if "pause" not in body else 1.0)
     with pytest.raises(UsageError, match=why):
         version_in(library(tmp_path, body))

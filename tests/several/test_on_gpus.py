@@ -20,10 +20,10 @@ from cudareduce.backends import BackendSpec, gpu_count, open_timed
 from cudareduce.errors import BuildError
 from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import reduction_of
-from cudareduce.several.engines import Stage, peer_engines
-from cudareduce.several.kernels import load_exchanges
+from cudareduce.several.engines import Stage, kernel_engines
+from cudareduce.several.kernels import load_kernels
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.timing import Batch, Entrant, Stopwatch, aligning, unjudged
+from cudareduce.several.timing import Batch, Entrant, Stopwatch, align_program, no_check
 from cudareduce.several.windows import device_windows, layout
 
 pytestmark = [
@@ -85,19 +85,19 @@ def _one(rank: int, folder: Path) -> dict[str, list[Batch]]:
         device_windows(met, parts, IpcMemory) as windows,
     ):
         stage = Stage(gpu, met, windows, "all-reduce", reduction_of("sum", "float32"))
-        [engine] = peer_engines(stage, [load_exchanges()["all_reduce_one_shot"]])
+        [engine] = kernel_engines(stage, [load_kernels()["all_reduce_one_shot"]])
         [spin] = gpu.build([Source(SPIN, "spin", folder / "spin.cu")])
         assert spin is not None and not isinstance(spin, BuildError)
         delay = gpu.launcher(spin, 1, 1, [CLOCKS]) if rank else nothing
-        late = LateStart(stage, gpu, aligning(stage))
+        late = LateStart(stage, gpu, align_program(stage))
         late.delay = delay
-        watch = Stopwatch(stage, gpu, aligning(stage))
+        watch = Stopwatch(stage, gpu, align_program(stage))
         exchange = Entrant(partial(engine.enqueue, 1024), Late())
         kinds = {
             "plain": (watch, exchange),
             "before": (watch, Entrant(partial(engine.enqueue, 1024), Late(delay))),
             "behind": (late, exchange),
-            "delay": (watch, Entrant(lambda _: delay, Late(), unjudged)),
+            "delay": (watch, Entrant(lambda _: delay, Late(), no_check)),
         }
         calls = count(1)
         engine.run(1024, next(calls), 0)
@@ -124,7 +124,7 @@ def test_a_late_rank_is_no_part_of_the_time_and_shows_as_skew(tmp_path: Path) ->
 def test_five_per_cent_more_work_are_found(
     cudareduce: Callable[..., tuple[int, str, str]], tmp_path: Path, more: int, verdict: str
 ) -> None:
-    text = load_exchanges()["all_reduce_two_shot"].text.replace(
+    text = load_kernels()["all_reduce_two_shot"].text.replace(
         "all_reduce_two_shot", "all_reduce_mine"
     )
     again = (

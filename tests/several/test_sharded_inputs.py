@@ -9,18 +9,18 @@ import pytest
 
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.problem.reference import reference
-from cudareduce.several.inputs import read
-from cudareduce.several.sharded_inputs import OPS, Content, share
+from cudareduce.several.inputs import from_storage
+from cudareduce.several.sharded_inputs import OPS, ShardedArray, shard_range
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "uint32")
 LENGTHS = ((2, 2), (3, 2), (1000, 3), (4099, 4), (1_100_000, 2))
 
 
-def numpy_answer(reduction: Reduction, content: Content) -> Any:
+def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
     """What NumPy makes of all shares, one behind the other."""
     whole = np.concatenate([content.of(rank) for rank in range(content.ranks)])
     assert len(whole) == content.n
-    values = read(whole, reduction.dtype)
+    values = from_storage(whole, reduction.dtype)
     kind = np.dtype(reduction.result_dtype)
     if reduction.op.indexed:
         return np.int64(getattr(np, reduction.op.name)(values))
@@ -37,10 +37,10 @@ def test_answers_are_those_of_numpy(op: str, dtype: str) -> None:
     reduction = reduction_of(op, dtype)
     for n, ranks in LENGTHS:
         for turn in range(3):
-            content = Content(reduction, n, ranks, turn)
+            content = ShardedArray(reduction, n, ranks, turn)
             assert content.answer == numpy_answer(reduction, content), (n, ranks, turn)
         if reduction.dtype.kind == "float":
-            content = Content(reduction, n, ranks, 3, nan_of=ranks - 1)
+            content = ShardedArray(reduction, n, ranks, 3, nan_of=ranks - 1)
             right, found = content.answer, numpy_answer(reduction, content)
             assert right == found or (right != right and found != found)
 
@@ -53,9 +53,9 @@ def test_a_rank_that_is_left_out_shows(op: str) -> None:
     for missing in range(ranks):
         told = 0
         for turn in range(6):
-            content = Content(reduction, n, ranks, turn)
+            content = ShardedArray(reduction, n, ranks, turn)
             values = np.concatenate([content.of(rank) for rank in range(ranks)])
-            own = share(n, missing, ranks)
+            own = shard_range(n, missing, ranks)
             nothing = {"min": np.inf, "argmin": np.inf, "max": -np.inf, "argmax": -np.inf,
                        "prod": 1.0}.get(op, 0.0)  # fmt: skip
             values[own.start : own.stop] = nothing
@@ -66,14 +66,14 @@ def test_a_rank_that_is_left_out_shows(op: str) -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_answers_change_from_call_to_call(op: str) -> None:
     answers = [
-        float(Content(reduction_of(op, "float32"), 4099, 3, turn).answer) for turn in range(6)
+        float(ShardedArray(reduction_of(op, "float32"), 4099, 3, turn).answer) for turn in range(6)
     ]
     assert len(set(answers)) > 1
 
 
 @pytest.mark.parametrize("op", ["sum", "mean"])
 def test_long_sums_are_exact_in_float32_in_any_order(op: str) -> None:
-    content = Content(reduction_of(op, "float32"), 8 << 20, 2, 1)
+    content = ShardedArray(reduction_of(op, "float32"), 8 << 20, 2, 1)
     whole = np.concatenate([content.of(rank) for rank in range(2)])
     for threads in (1 << 10, 1 << 18):
         partials = np.add.reduce(whole.reshape(-1, threads), axis=0, dtype=np.float32)
@@ -84,6 +84,6 @@ def test_long_sums_are_exact_in_float32_in_any_order(op: str) -> None:
 def test_the_reference_agrees() -> None:
     """The tool's own reference, which has nothing to do with it."""
     reduction = reduction_of("sum", "float32")
-    content = Content(reduction, 4099, 3, 1)
+    content = ShardedArray(reduction, 4099, 3, 1)
     whole = np.concatenate([content.of(rank) for rank in range(3)])
     assert reference(reduction, whole, 1).expected == content.answer

@@ -20,7 +20,7 @@ from cudareduce.results.record import Record
 from cudareduce.several import kernels, sharded_engines
 from cudareduce.several.kernels import device_text
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.sharded_run import SpreadRecorder, tried
+from cudareduce.several.sharded_run import ShardedRecorder, run_sharded
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FilePeerMemory
 from tests.several.nccls import StreamGpu, compiled
@@ -67,12 +67,12 @@ def _one(asked: Asked) -> list[Record]:
         simulated if asked.timed else open_backend(spec) as backend,
         connect(here, str(asked.folder / "m")) as met,
     ):
-        found = tried(
+        found = run_sharded(
             case.reduction, [case], 5000, 2, met, backend, lambda: None, timed=asked.timed,
             allocate=lambda nbytes: FilePeerMemory(nbytes, asked.folder),
             nccl=asked.nccl or asked.folder / "none.so",
         )  # fmt: skip
-        return SpreadRecorder(5000, 2, backend.name).records(found)
+        return ShardedRecorder(5000, 2, backend.name).records(found)
 
 
 def together(folder: Path, **options: object) -> list[Record]:
@@ -172,7 +172,7 @@ def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
 def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
-    wanted = sharded_engines.texts(case, case.plan(2**20), ranks=4)
+    wanted = sharded_engines.kernel_sources(case, case.plan(2**20), ranks=4)
     assert not wanted.why_not
     file = tmp_path / "k.cu"
     for source in (*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered):

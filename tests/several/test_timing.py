@@ -13,9 +13,9 @@ import pytest
 
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.several.kernels import load_exchanges, of_collective
+from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.run import Trial, steps_of, tried
+from cudareduce.several.run import Trial, progress_steps, run_trial
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
@@ -35,18 +35,18 @@ class Asked:
 def _one(asked: Asked) -> list[Record]:
     """What one of two ranks finds."""
     gpu = FakeGpu(asked.folder / "compiled", factors=asked.factors or {}, noise=0.0, threads=1)
-    known = of_collective(load_exchanges(asked.kernels), "all-reduce")
+    known = kernels_of(load_kernels(asked.kernels), "all-reduce")
     chosen = tuple(k for k in known.values() if k.wrong is None)
     asks = Trial(collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True,
                  sizes=SIZES, timed=True, rounds=2)  # fmt: skip
     steps: list[None] = []
     here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
     with gpu, connect(here, str(asked.folder / "m")) as met:
-        records, links = tried(
+        records, links = run_trial(
             asks, reduction_of("sum", "float32"), met, gpu, lambda: steps.append(None),
             lambda nbytes: FilePeerMemory(nbytes, asked.folder),
         )  # fmt: skip
-    assert len(steps) == steps_of(asks)
+    assert len(steps) == progress_steps(asks)
     assert links.write_gb_s is None  # too small to tell
     return records
 
@@ -94,7 +94,7 @@ def test_what_is_wrong_only_where_it_is_timed_is_wrong(folder: Path) -> None:
     """Right up to the sizes that are verified alone, which a build that stumbles is; not beyond."""
     wrong = folder / "kernels"
     wrong.mkdir()
-    text = next(k.text for k in load_exchanges().values() if k.id == "all_reduce_two_shot")
+    text = next(k.text for k in load_kernels().values() if k.id == "all_reduce_two_shot")
     body = text.replace("all_reduce_two_shot", "all_reduce_forgets").replace(
         "    ranks.meet(flags, 2 * call);",
         "    if (STUMBLE == 0 && call % 2) return;\n    ranks.meet(flags, 2 * call);",

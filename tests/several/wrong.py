@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.several.kernels import device_text, load_exchanges
+from cudareduce.several.kernels import device_text, load_kernels
 
 _ENTRY, _EXIT = "    ranks.meet(flags, 2 * call);\n", "    ranks.meet(flags, 2 * call + 1);\n"
 _STORE = "ranks.here<Pack>(out)[p] = sum;"
@@ -95,7 +95,7 @@ def small(text: str) -> str:
 
 def write(folder: Path) -> None:
     """All of them, as files of a folder."""
-    right = load_exchanges()
+    right = load_kernels()
     for edit in EDITS:
         text = small(right[edit.kernel].text).replace("+++*/\n", f"+++*/\n{_OWN}", 1)
         text = text.replace("fold_sent(", "own_fold_sent(")
