@@ -102,6 +102,8 @@ def test_tables_sort_by_numbers_and_by_words(opened: Watched) -> None:
 def test_tables_filter_and_say_how_much_is_left(opened: Watched) -> None:
     page = opened.page
     page.click("#tab-1")
+    assert page.locator("#panel-1 tbody tr:visible").count() == 200
+    page.click("#panel-1 button.more")
     assert page.locator("#panel-1 tbody tr:visible").count() == 324
     page.fill("#panel-1 input[name=find]", "cub: run")
     page.select_option("#panel-1 select[name='3']", "2^28")

@@ -20,7 +20,7 @@ function addFilters(table) {
     const words = form.elements.find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const selected = every("select", form).filter((select) => select.value);
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
+      const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
       row.hidden = !words.every((word) => text.includes(word))
         || selected.some(({ name, value }) => row.cells[name].textContent !== value);
     }
@@ -107,6 +107,12 @@ async function start() {
     addFilters(table);
     every("thead button", table).forEach((button, column) => {
       button.addEventListener("click", () => sortBy(table, column));
+    });
+  }
+  for (const button of every("button.more")) {
+    button.addEventListener("click", () => {
+      button.parentElement.querySelector("table").classList.remove("short");
+      button.hidden = true;
     });
   }
   for (const button of every("button.raw")) button.addEventListener("click", () => save(button));
