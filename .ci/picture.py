@@ -1,4 +1,4 @@
-"""Draw docs/table.svg: a stored run as a terminal of 80 columns shows it.
+"""Draw docs/table.svg: the table of a stored run in a terminal of 80 columns.
 
 Run it when the results or the tables change: python .ci/picture.py
 """
@@ -27,17 +27,17 @@ COLUMNS = 80
 
 
 def main() -> None:
-    """What is printed of the run's first table, drawn."""
+    """Print the first table and convert the output to SVG."""
     printed = StringIO()
     terminal = {"COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     with patch.dict(os.environ, terminal), redirect_stdout(printed):
         print_sections(sections(load(RUN))[:1])
     console = Console(record=True, width=COLUMNS, file=StringIO())
-    # The blank line at the end leaves room for what reaches below the last line.
+    # The blank line at the end leaves room for descenders of the last line.
     console.print(Text.from_ansi(printed.getvalue().rstrip() + "\n "))
     title = "cudareduce bench all --n 2^25"
     svg = console.export_svg(title=title, theme=MONOKAI, unique_id="table")
-    # The reader's own monospaced font: a picture should fetch nothing.
+    # Use the monospaced font of the reader instead of a downloaded one.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code, ", "")
     PICTURE.write_text("\n".join(map(str.rstrip, svg.splitlines())) + "\n", encoding="utf-8")
 

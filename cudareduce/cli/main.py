@@ -35,7 +35,7 @@ from cudareduce.cli.options import (
     add_tune,
     one_of,
 )
-from cudareduce.cli.pictures import plot
+from cudareduce.cli.plot import plot
 from cudareduce.cli.profiling import profile
 from cudareduce.cli.several import collective
 from cudareduce.cli.streaming import add_from, add_gpus, benched, verified

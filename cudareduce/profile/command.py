@@ -26,9 +26,9 @@ from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.plot.command import check_image_files
 from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.profile.charts import charts
 from cudareduce.profile.metrics import METRICS, of_launch
 from cudareduce.profile.ncu import Task, find_ncu, profiled
-from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
 from cudareduce.profile.static import Known, known
 from cudareduce.profile.telling import diff_section, kernel_sections, to_json
@@ -248,7 +248,7 @@ def _draw(request: ProfileRequest, found: _Found) -> None:
         return
     from cudareduce.plot.vega import image
 
-    figures = pictures(found.profiles, request.n * request.rows, found.what)
+    figures = charts(found.profiles, request.n * request.rows, found.what)
     for style, path in request.pictures.items():
         write_bytes(path, image(figures, style))
         say(f"{path} shows {len(figures)} charts", request.quiet)

@@ -12,9 +12,9 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
+from cudareduce.profile.charts import charts
 from cudareduce.profile.lines import COUNTED
 from cudareduce.profile.metrics import METRICS, of_launch
-from cudareduce.profile.picture import pictures
 from cudareduce.profile.profiles import Profile
 from cudareduce.profile.static_lines import STATIC
 from cudareduce.profile.steps import next_steps
@@ -104,4 +104,4 @@ def test_whatever_was_counted_there_are_words_for_it(
     diff_section(profiles[0], profiles[1], "a sum", ())
     to_json(profiles, {}, ())
     with suppress(UsageError):
-        pictures(profiles, 1000, "a sum")
+        charts(profiles, 1000, "a sum")

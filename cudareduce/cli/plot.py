@@ -1,4 +1,4 @@
-"""The command that draws results: `plot`."""
+"""The command line of `plot`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ cudareduce plot before.json after.json --only 'reduce_v*' --png change.png""",
 @add_results
 @click.option(
     "--kind", type=Word(KINDS), metavar="KIND",
-    help=f"What is drawn: {one_of(tuple(KINDS))}.  [default: what fits the results]",
+    help=f"The kind of chart: {one_of(tuple(KINDS))}.  [default: the kind that fits the results]",
 )  # fmt: skip
 @click.option(
     "--only",
     type=Name(),
     multiple=True,
     metavar="NAME",
-    help="Draw only this kernel or library, or those of a pattern such as 'cub:*'; may be "
+    help="Draw only this kernel or library, or all that match a pattern such as 'cub:*'; may be "
     "repeated.",
 )
 @click.option(
     "--n", type=Sizes(), default=(),
-    help="The sizes of ladder and gpus.  [default: the one with most kernels]",
+    help="The sizes of ladder and gpus.  [default: the size with most kernels]",
 )  # fmt: skip
 @click.option("--png", type=Place(), metavar="FILE", help="Write PNG instead of printing.")
 @click.option("--svg", type=Place(), metavar="FILE", help="Write SVG instead of printing.")
@@ -44,8 +44,8 @@ cudareduce plot before.json after.json --only 'reduce_v*' --png change.png""",
 def plot(**options: Any) -> int:
     """Draw results: in the terminal, or as PNG and SVG.
 
-    Bandwidth over n, the ladder of kernels, kernels against libraries, who wins where, before and
-    after. It takes what pip install 'cudareduce[plot]' installs.
+    Bandwidth over n, the ladder of kernels, kernels against libraries, the fastest of each type and
+    size, before and after. Needs pip install 'cudareduce[plot]'.
     """
     from cudareduce.plot.command import PlotRequest
     from cudareduce.plot.command import plot as draw

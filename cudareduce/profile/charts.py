@@ -18,7 +18,7 @@ _ROOFLINE = ("read", "time_ns", "dram_bytes_a_cycle", "dram_cycles_a_s")
 _MARGIN = 4.0
 
 
-def pictures(profiles: Sequence[Profile], elements: int, what: str) -> list[Figure]:
+def charts(profiles: Sequence[Profile], elements: int, what: str) -> list[Figure]:
     """The charts of kernels that reduce `elements` each. Raises UsageError if ncu measured too few
     metrics."""
     measured = [profile for profile in profiles if not profile.static and not profile.reason]
