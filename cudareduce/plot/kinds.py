@@ -37,6 +37,7 @@ from cudareduce.report.numbers import (
     short_size,
     size_text,
 )
+from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
 
 #: A time or a rate outside these bounds is damaged data, not a measurement.
@@ -266,8 +267,8 @@ def _why_nothing(runs: Sequence[Run], only: Sequence[str]) -> str:
         return "these results hold no records: bench again"
     if only and any(_problems(run) for run in runs):
         names = sorted({r.kernel for run in runs for p in _problems(run) for r in p.records})
-        some = ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
-        return f"no timed kernel is called {' or '.join(only)}: there are {some}"
+        listed = first_few(names, _MAX_LISTED)
+        return f"no timed kernel is called {' or '.join(only)}: there are {listed}"
     if all(r.verdict == "fail" for r in records):
         return "every result in these files is wrong, and plot draws only what is right"
     reason = next((r.reason for r in records if r.reason), "")
@@ -308,7 +309,7 @@ def _measured(r: Record) -> str:
 
 
 def _some_sizes(sizes: Sequence[int]) -> str:
-    return ", ".join(map(short_size, sizes[:_MAX_LISTED])) + ", ..." * (len(sizes) > _MAX_LISTED)
+    return first_few(map(short_size, sizes), _MAX_LISTED)
 
 
 def _undrawn_notes(records: Sequence[Record], *, with_sizes: bool) -> list[str]:
@@ -316,8 +317,7 @@ def _undrawn_notes(records: Sequence[Record], *, with_sizes: bool) -> list[str]:
     for verdict, words in {"fail": "wrong, not drawn", "skip": "skipped"}.items():
         named = _by_name(r for r in records if r.verdict == verdict)
         listed = [name + f" at {_count_sizes(rs)}" * with_sizes for name, rs in named.items()]
-        more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-        notes += [f"{words}: {', '.join(listed[:_MAX_LISTED])}{more}"] if listed else []
+        notes += [f"{words}: {first_few(listed, _MAX_LISTED)}"] if listed else []
     return notes
 
 
