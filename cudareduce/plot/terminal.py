@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import cycle
 from math import log2, log10
+from string import ascii_lowercase
 from textwrap import fill
 from typing import Any
 
@@ -109,7 +111,8 @@ def _grid(figure: Grid, width: int) -> Iterator[str]:
 
 
 def _lines(figure: Lines, width: int, height: int, *, colour: bool) -> Iterator[str]:
-    """The highlighted curves in braille dots, labelled at their right ends."""
+    """The highlighted curves in braille dots, with a letter for each, so that they differ without
+    colour."""
     if is_plotext_missing():
         raise EnvironmentProblem(
             "charts in a terminal need plotext: pip install 'cudareduce[plot]'"
@@ -123,7 +126,7 @@ def _lines(figure: Lines, width: int, height: int, *, colour: bool) -> Iterator[
     left, right = (_position(figure.x, x) for x in figure.x_range)
     bottom, top = (_position(figure.y, y) for y in figure.y_range)
     names = min(width // 3, max(len(shown(series.name)) for series in figure.highlighted))
-    edge = left + (right - left) / max(0.3, 1 - (names + 3) / (width - 10))
+    edge = left + (right - left) / max(0.3, 1 - (names + 5) / (width - 10))
     panel.ruler("x").lim(left, edge)
     panel.ruler("y").lim(bottom, top)
     _draw_limits(panel, figure, (left, right), (bottom, top))
@@ -161,20 +164,23 @@ def _draw_limits(
 def _draw_series(
     panel: Any, figure: Lines, x: float, length: int, ends: tuple[float, float], gap: float
 ) -> None:
-    """Curves, and their names of at most `length` characters at `x`, at least `gap` apart."""
+    """Curves with a letter at each point, and at `x` their letters and names of at most `length`
+    characters, at least `gap` apart."""
     import plotext
 
     heights = [_position(figure.y, series.points[-1].y) for series in figure.highlighted]
     places = spread(heights, gap, *ends)
-    for k, (series, place) in enumerate(zip(figure.highlighted, places, strict=True)):
-        colour = _COLOURS[k % len(_COLOURS)]
-        colour = _QUIET if series.role == "limit" else colour
-        dots = "·" if series.role == "limit" else "braille"
+    styles = cycle(zip(ascii_lowercase, cycle(_COLOURS), strict=False))
+    for series, place in zip(figure.highlighted, places, strict=True):
+        is_limit = series.role == "limit"
+        letter, colour = ("·", _QUIET) if is_limit else next(styles)
+        pixel = plotext.pixel(foreground=colour)
         xs = [_position(figure.x, p.x) for p in series.points]
         ys = [_position(figure.y, p.y) for p in series.points]
-        marker = plotext.marker(dots, plotext.pixel(foreground=colour))
-        panel.draw(panel.signal(xs, ys, marker=marker).lines(True))
-        name = shorten(shown(series.name), length)
+        line = plotext.marker("·" if is_limit else "braille", pixel)
+        panel.draw(panel.signal(xs, ys, marker=line).lines(True))
+        panel.draw(panel.signal(xs, ys, marker=plotext.marker(letter, pixel)))
+        name = f"{letter} {shorten(shown(series.name), length)}"
         panel.draw(panel.text(x, place, plotext.colorize(name, colour)))
 
 
