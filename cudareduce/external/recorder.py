@@ -105,9 +105,8 @@ def run_host(
         }
         with output.open("wb") as out, typed.open("rb") as keyboard, complaints.open("wb") as err:
             process = subprocess.Popen(
-                [executable, *arguments],
-                cwd=folder, env=environment, stdin=keyboard, stdout=out, stderr=err,
-                start_new_session=True,
+                ["./program", *arguments], executable=executable, cwd=folder, env=environment,
+                stdin=keyboard, stdout=out, stderr=err, start_new_session=True,
             )  # fmt: skip
             ended = _wait(process, limits)
         lines = log.read_text(errors="replace").split("\n") if log.exists() else []

@@ -39,6 +39,7 @@ _LIBRARY_HEADERS = {
     "cuda/": "libcudacxx.h",
     "cooperative_groups/": "cooperative_groups.h",
     "nvtx3/": "nvToolsExt.h",
+    "nvToolsExt": "nvToolsExt.h",
     "cublas.h": "cublas_v2.h",
 }
 _HEADER_FOLDERS = ("include", "inc", "headers", "common", "Common", "src", "utils", "util", "lib")

@@ -306,6 +306,15 @@ inline cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000,
 inline cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 inline cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) { return *can = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetLimit(size_t *value, int) { return *value = 1 << 23, cudaSuccess; }
+inline cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig *config) {
+  return *config = cudaSharedMemBankSizeFourByte, cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache *config) {
+  return *config = cudaFuncCachePreferNone, cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int) {
+  return snprintf(text, length, "0000:00:00.0"), cudaSuccess;
+}
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   return *least = 0, *greatest = -5, cudaSuccess;
 }
