@@ -1,10 +1,9 @@
 """How much slower `auto` is than the best of all kernels, on problems that a seed draws.
 
-`python -m tests.tune.regret`, on a GPU, races `auto` against every kernel at the limit of the
-memory, and for rows those of rows, each in its own shape; the fastest few then run beside `auto` in
-fresh contexts. Most problems are of sizes that `tune` takes by default, the others of sizes
-between, which no table holds. Printed are each with its regret, the share within 1 %, and a map of
-who wins where.
+`python -m tests.tune.regret`, on a GPU, compares `auto` with every kernel of families `limit` and
+`rows` in its default launch shape; the fastest few and `auto` are then measured in fresh contexts.
+`--rule-alone` leaves out tables. Most problems have sizes that `tune` takes by default, the others
+sizes in between. Prints the regret of each, the share within 1 %, and a map of the winners.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from random import Random
 from statistics import median
 
 from cudareduce.auto.choose import Chooser
+from cudareduce.auto.table import Table, tables_of
 from cudareduce.backend import TimedBackend
 from cudareduce.backends import choose_backend, open_timed
 from cudareduce.bench.cases import facts_of
@@ -139,10 +139,12 @@ def winners(regrets: Iterable[Regret]) -> Iterator[str]:
     yield from (f"{letter}: {name}" for name, letter in letters.items())
 
 
-def cases_of(cell: Cell, backend: TimedBackend, registry: Registry) -> tuple[Case, list[Case]]:
+def cases_of(
+    cell: Cell, backend: TimedBackend, registry: Registry, tables: tuple[Table, ...] = ()
+) -> tuple[Case, list[Case]]:
     """What `auto` takes for a problem, and every kernel that takes it in its own shape."""
     facts, reduction = facts_of(backend), reduction_of(cell.op, cell.dtype)
-    chosen = Chooser(AUTO, registry.kernels, facts).choose(reduction, cell.n, cell.rows)
+    chosen = Chooser(AUTO, registry.kernels, facts, tables).choose(reduction, cell.n, cell.rows)
     assert chosen is not None, cell.text
     kernel = registry.kernels[chosen.kernel.entry]
     taken = case_of(kernel, reduction, chosen.block, chosen.items, chosen.kernel.grid)
@@ -191,6 +193,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="skip so many of them")
     parser.add_argument("--max-time", type=float, default=550.0)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--rule-alone", action="store_true", help="without tables")
     parser.add_argument("--compile", action="store_true", help="only that, for a later run")
     given = parser.parse_args()
     deadline, registry = Deadline(given.max_time), load_registry()
@@ -200,11 +203,12 @@ def main() -> None:
     cells = cells[given.first : given.first + given.cells]
     regrets: list[Regret] = []
     with open_timed(spec) as backend:
+        tables = () if given.rule_alone else tables_of(backend.info(), registry.kernels)
         for k, cell in enumerate(cells):
             if deadline.left_s < 10:
                 say(f"not reached: {len(cells) - k}, go on with --first {given.first + k}")
                 break
-            taken, others = cases_of(cell, backend, registry)
+            taken, others = cases_of(cell, backend, registry, tables)
             if given.compile:
                 limits = backend.limits()
                 plans = {c: [c.plan(cell.n, cell.rows, limits)] for c in (taken, *others)}
