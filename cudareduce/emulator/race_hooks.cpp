@@ -1,6 +1,8 @@
 // The functions that a kernel calls when compiled with -fsanitize=thread,alignment,bounds.
-// Names and arguments are those of the sanitizers' own run-time libraries, which are not linked.
+// Names and arguments are those of the sanitizers' runtime libraries, which are not linked.
+#include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <string>
 
@@ -27,16 +29,22 @@ struct AlignmentData {
   unsigned char kind_of_access;
 };
 
-struct BoundsData {
-  SourceLocation location;
-};
-
-void diagnose_at(const SourceLocation &location, const std::string &what) {
+// The compiler's location may be in a header of the emulator; the return address leads to the line in
+// the kernel that has called it.
+void diagnose_call(const void *return_address, const std::string &what) {
   if (cudaemu::this_thread == nullptr) return;
-  cudaemu::diagnose({location.file, static_cast<int>(location.line)}, what);
+  Dl_info library = {};
+  const char *call = static_cast<const char *>(return_address) - 1;
+  if (dladdr(call, &library) == 0) return;
+  char place[512];
+  snprintf(place, sizeof place, "{%s+0x%zx}: ", library.dli_fname,
+           static_cast<size_t>(call - static_cast<char *>(library.dli_fbase)));
+  const std::string position = cudaemu::describe_position(
+      cudaemu::this_block.index, cudaemu::this_thread->index);
+  cudaemu::diagnose_line(place + what, place + what + " (" + position + ")");
 }
 
-// The same kernels' code, watched or counted.
+// Kernels report accesses to the race detector or to the traffic counters.
 inline void access_memory(void *address, size_t bytes, Manner manner, const void *return_address) {
   if (cudaemu::traffic::counting) {
     const bool writes = manner.kind == Kind::Write;
@@ -86,13 +94,13 @@ void __tsan_func_exit() {}
 void __ubsan_handle_type_mismatch_v1(AlignmentData *data, uintptr_t address) {
   const size_t alignment = size_t{1} << data->log2_alignment;
   if (address == 0) return;  // the access itself will fault
-  diagnose_at(data->location, "misaligned access: the address must be a multiple of " +
+  diagnose_call(__builtin_return_address(0), "misaligned access: the address must be a multiple of " +
                                   std::to_string(alignment) + " bytes");
 }
 
-void __ubsan_handle_out_of_bounds(BoundsData *data, uintptr_t index) {
-  diagnose_at(data->location,
-              "index " + std::to_string(static_cast<intptr_t>(index)) + " is outside the array");
+void __ubsan_handle_out_of_bounds(void *, uintptr_t index) {
+  diagnose_call(__builtin_return_address(0),
+                "index " + std::to_string(static_cast<intptr_t>(index)) + " is outside the array");
 }
 
 #pragma GCC visibility pop
