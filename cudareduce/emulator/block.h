@@ -1,4 +1,4 @@
-// A block: its threads as fibers, who of them may run, who waits.
+// A block: its threads as fibers, and which of them are ready or wait.
 //
 // Every set of threads is a bit mask, one word for each warp and one word for the set of warps, so
 // that releasing a barrier or finding the next thread takes a few instructions.
@@ -14,21 +14,21 @@ namespace cudaemu {
 constexpr unsigned WARP = 32;
 constexpr unsigned MAX_THREADS = 1024;
 
-// Which ready thread goes on when the running one waits.
+// Which ready thread runs next when the running one waits.
 enum class Order : uint32_t {
   Ascending,  // the lowest of the same warp, then the warps after it
   Random,     // any thread
   Warp,       // any of the same warp while one is ready: a warp runs far ahead of the others
 };
 
-// Of the blocks of a launch that meet.
+// The grid barrier of a cooperative launch.
 struct GridBarrier {
   uint64_t arrived = 0;
   uint64_t passed = 0;
-  uint64_t ended = 0;  // blocks that will not come any more
+  uint64_t ended = 0;  // blocks that have ended
 };
 
-uint64_t thread_ns();  // that this OS thread has had of a processor
+uint64_t thread_ns();  // processor time of this OS thread
 
 struct Launch {
   const Entry *entry;
@@ -39,9 +39,9 @@ struct Launch {
   Order order;
   uint64_t seed;
   bool watched;  // every access is checked for data races, on one OS thread
-  bool counted;  // what warps ask of memory is counted, on one OS thread
-  uint64_t first, last;  // of the blocks that are run: all, or one alone
-  uint64_t until_ns;     // on the clock of the OS thread that runs it; 0: to its end
+  bool counted;  // memory traffic is counted, on one OS thread
+  uint64_t first, last;  // the blocks to run: all, or a single one
+  uint64_t until_ns;     // time limit on the clock of its OS thread; 0: none
   GridBarrier &barrier;
 
   unsigned threads() const { return shape.x * shape.y * shape.z; }
@@ -49,10 +49,10 @@ struct Launch {
   bool overdue() const { return until_ns != 0 && thread_ns() > until_ns; }
 };
 
-// A thread of the block. One line of the cache, since every switch touches another one.
+// A thread of the block. It fills one cache line, since every switch touches another thread.
 struct alignas(64) Fiber : Thread {
-  // Has no place until the thread starts, and none again once it has exited. While the thread waits
-  // at a collective, the result is the value that it gives.
+  // `place` is null before the thread starts and after it has exited. While the thread waits at a
+  // collective, `result` is the value that it contributes.
   Context context;
   const char *file;  // where it waits
   int line;
@@ -90,11 +90,11 @@ struct Warp {
   unsigned asleep;
 };
 
-// How a block has left its OS thread.
-enum class Left {
+// Why a block has left its OS thread.
+enum class Outcome {
   Ended,
-  Paused,   // it may wait for another block, and goes on later
-  GivenUp,  // its threads wait for each other for ever, or one has given the block up
+  Paused,   // it may wait for another block, and is resumed later
+  Abandoned,  // deadlock, or a thread has abandoned the block
 };
 
 const char *name_of(Collective what);
@@ -105,18 +105,18 @@ class Block {
   explicit Block(bool guarded);
   // Makes the threads for this launch.
   void prepare(const Launch &launch, void *dynamic_shared);
-  Left start(uint64_t number);
-  Left go_on();
-  void forget();  // a paused one that is not to go on
+  Outcome start(uint64_t number);
+  Outcome resume();
+  void forget();  // discards a paused block
 
   void barrier(Site at);
   int barrier(Vote vote, bool predicate, Site at);
   static Value collective(Request request, Value value, Site at);
   __attribute__((noinline)) void yield();
   void preempt();  // an atomic operation: a point at which another thread may come first
-  void polled();   // a thread has looked at what another one may change
+  void polled();   // a thread has polled a value that another one may change
   void sleep();    // the thread waits for another one: of this block, or of another block
-  void pause();    // let other blocks move on
+  void pause();    // lets other blocks run
   void abandon();
   unsigned active_mask() const;
   unsigned not_returned() const;  // lanes of the running thread's warp
@@ -169,7 +169,7 @@ class Block {
   unsigned polls_ = 0;
   unsigned random_pauses_ = 0;
   unsigned sleepers_ = 0;
-  Left left_ = Left::Ended;
+  Outcome outcome_ = Outcome::Ended;
   BlockPosition position_ = {{0, 0, 0}, dim3(), dim3(), nullptr};
   Site barrier_site_ = {};
   unsigned barrier_thread_ = 0;  // the first to arrive
@@ -177,12 +177,11 @@ class Block {
   Context scheduler_;
   Warp warps_[MAX_THREADS / WARP];
   Fiber fibers_[MAX_THREADS];
-  // A thread has a stack from its start to its exit. The one left last is taken next: it is the one
-  // still in the cache, and a warp that meets no barrier of the block has the stacks of the warp
-  // before it.
+  // A thread has a stack from its start to its exit. The stack released last is taken next, since it
+  // is still in the cache.
   Stacks stacks_;
   Context idle_stacks_[MAX_THREADS];
-  unsigned filled_ = 0;  // stacks that are in use at all: as many as a block ever had threads
+  unsigned filled_ = 0;  // stacks in use: the most threads that a block has had
   unsigned idle_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The report that no thread of a block can go on.
+// The report of a deadlock: no thread of a block can continue.
 #include <string>
 
 #include "block.h"
@@ -27,7 +27,7 @@ const char *name_of(Collective what) {
 
 // Neighbouring threads that wait in the same way are named together.
 void Block::report_deadlock() {
-  left_ = Left::GivenUp;
+  outcome_ = Outcome::Abandoned;
   const auto state_of = [this](unsigned rank) -> std::string {
     const Warp &warp = warps_[rank / WARP];
     const unsigned bit = 1u << rank % WARP;

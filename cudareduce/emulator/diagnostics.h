@@ -1,4 +1,4 @@
-// What was found wrong during a launch: short lines of text, each said once.
+// Faults found during a launch: short lines of text, each reported once.
 #pragma once
 #include <stdint.h>
 
@@ -12,9 +12,9 @@ namespace cudaemu {
 std::string describe_position(const uint3 &block, const uint3 &thread);
 std::string describe_site(Site site);
 
-// A finding by the running thread: its place and position are added. The launch ends early.
+// A fault found by the running thread; its place and position are added. The launch ends early.
 void diagnose(Site site, const std::string &what);
-// A finding that carries its own place. `key` tells repetitions from new findings.
+// A fault with its own place; lines with the same `key` are reported once.
 void diagnose_line(const std::string &key, const std::string &line);
 
 // A line that explains a wrong result and is no fault by itself; kept until it is taken.

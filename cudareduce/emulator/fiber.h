@@ -1,5 +1,5 @@
-// A fiber: a stack of its own and a place to continue. Switching costs a few nanoseconds on x86-64;
-// elsewhere (or with CUDAEMU_UCONTEXT) ucontext does the same about ten times slower.
+// A fiber: a stack and a saved context. Switching takes a few nanoseconds on x86-64; elsewhere (or with
+// CUDAEMU_UCONTEXT) ucontext is about ten times slower.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 namespace cudaemu {
 
-// Where to continue, on a stack that is not running, and what the call that led away returns there.
+// Where a suspended fiber continues, and the result of the call that suspended it.
 struct Context {
   void *place;
   Value result;
@@ -25,10 +25,10 @@ struct Context {
 
 #ifdef CUDAEMU_FAST_SWITCH
 
-// Saves the callee-saved registers on the stack that is left, takes those of the other stack. The
-// target is jumped to, not returned to: a return would be mispredicted after every switch. For the
-// same reason those who wait call this last, so that the compiler makes a jump of the call and the
-// kernel is continued directly: a shuffle took 25 ns a lane with returns between, 17 without.
+// Saves the callee-saved registers on the current stack and loads those of the other one. It jumps to
+// the target, since a return would be mispredicted after every switch. For the same reason functions
+// that wait call this last, so that the call becomes a jump: a shuffle takes 17 ns per lane instead
+// of 25.
 extern "C" __attribute__((visibility("hidden"))) Value cudaemu_switch_context(Context *from,
                                                                               const Context *to);
 
@@ -48,7 +48,7 @@ inline void *start_context(char *stack_top, void (*body)()) {
 #else
 
 inline Value switch_context(Context &from, const Context &to) {
-  ucontext_t here;  // on the stack that is left, for as long as it is
+  ucontext_t here;  // on the suspended stack
   from.place = &here;
   swapcontext(&here, static_cast<const ucontext_t *>(to.place));
   return from.result;
@@ -69,8 +69,8 @@ inline void *start_context(char *stack_top, void (*body)()) {
 
 constexpr size_t PAGE = 4096;
 
-// The stacks of one block's threads. A guard page below each takes a mapping of its own, of which a
-// process has some 65 000: not all blocks can have them.
+// The stacks of one block's threads. Each guard page takes a memory mapping, of which a process has
+// about 65 000, so not all blocks can have them.
 class Stacks {
  public:
   Stacks(unsigned count, bool guarded) : bytes_(count * STRIDE) {

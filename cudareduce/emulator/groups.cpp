@@ -19,7 +19,7 @@ struct Gathering {
 };
 
 struct Copies {
-  unsigned batch = 0;  // the one that is open
+  unsigned batch = 0;  // the open one
   std::deque<std::pair<unsigned, Copy>> left;  // by batch
 };
 
@@ -27,14 +27,14 @@ struct Copies {
 thread_local std::map<std::pair<uint64_t, unsigned>, Gathering> gatherings;
 thread_local std::map<std::pair<uint64_t, unsigned>, Copies> copies;
 
-// A lane that spins for one of those gathered must not be waited for.
-constexpr int PATIENCE = 256;
+// Turns that lanes wait for the others, one of which may be polling for them.
+constexpr int MAX_TURNS = 256;
 
 bool same_place(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
 }
 
-void let_go(Gathering &all, Site at, bool promised) {
+void release_lanes(Gathering &all, Site at, bool promised) {
   unsigned group = 0;
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((all.here >> lane & 1) != 0 && same_place(all.at[lane], at)) group |= 1u << lane;
@@ -60,13 +60,13 @@ unsigned converged_lanes(Site at, bool promised) {
   const unsigned lane = this_thread->rank % WARP, own = 1u << lane;
   const auto key = std::make_pair(running_block->number(), this_thread->rank / WARP);
   Gathering &all = gatherings[key];
-  // A lane cannot be here already, but for one of a launch that was given up.
+  // A lane can only be here already if its launch was abandoned.
   if ((all.here & own) != 0 || all.together[lane] != 0) all = {};
   for (int turns = 0; all.together[lane] == 0; turns++) {
     all.here |= own;
     all.at[lane] = at;
-    if ((active_mask() & ~all.here) == 0 || turns == PATIENCE) {
-      let_go(all, at, promised);
+    if ((active_mask() & ~all.here) == 0 || turns == MAX_TURNS) {
+      release_lanes(all, at, promised);
     } else {
       yield();
     }

@@ -24,10 +24,10 @@ unsigned char unset_byte;
 
 namespace {
 
-// OS threads that wait for launches. The caller of a launch is always the first of them.
+// OS threads that run launches. The caller of a launch is always the first of them.
 class Pool {
  public:
-  // False if there was no time for all of it.
+  // False if the time limit has cut it short.
   bool run(const Launch &launch, unsigned workers);
 
  private:
@@ -104,22 +104,22 @@ const char *refusal(const Launch &launch) {
   return nullptr;
 }
 
-// What a kernel's own variables hold, and hold again afterwards: a block that runs alone leaves there
-// what no launch would.
-class Keeper {
+// Restores the kernel's variables afterwards: a block that runs alone leaves values there that no
+// launch would.
+class VariablesGuard {
  public:
-  explicit Keeper(const std::vector<Segment> &variables) : variables_(variables) {
+  explicit VariablesGuard(const std::vector<Segment> &variables) : variables_(variables) {
     for (const Segment &segment : variables_) {
       contents_.emplace_back(segment.start, segment.start + segment.bytes);
     }
   }
-  ~Keeper() {
+  ~VariablesGuard() {
     for (size_t i = 0; i < variables_.size(); i++) put_back(variables_[i], contents_[i].data());
   }
-  Keeper(const Keeper &) = delete;
+  VariablesGuard(const VariablesGuard &) = delete;
 
  private:
-  // Only pages that differ: what the linker has made read-only lies among them.
+  // Only pages that differ, since the linker has made some of them read-only.
   static void put_back(const Segment &segment, const char *contents) {
     for (size_t at = 0, bytes; at < segment.bytes; at += bytes) {
       char *place = segment.start + at;
@@ -140,7 +140,7 @@ using namespace cudaemu;
 extern "C" {
 #pragma GCC visibility push(default)
 
-// The same fields in the same order as in the Python module that calls this.
+// The same fields in the same order as in program.py.
 struct cudaemu_request {
   const Entry *entry;
   void **arguments;
@@ -153,13 +153,13 @@ struct cudaemu_request {
   uint32_t watched;
   uint32_t alone;    // whether to run one block of the grid and no other
   uint64_t only;     // that block
-  uint64_t most_ns;  // and the time of its OS thread after which it is not gone on with
-  uint32_t cut;      // set where that time was not enough
+  uint64_t most_ns;  // and its time limit, on the clock of its OS thread
+  uint32_t cut;      // set to 1 if the time limit was reached
   uint32_t counted;  // whether accesses are to be counted, see traffic.h
-  uint32_t readers;  // set where it is watched: blocks that have read from the first argument
+  uint32_t readers;  // set for watched launches: blocks that have read from the first argument
 };
 
-// Runs one launch to its end; returns how many things were wrong with it. One launch at a time.
+// Runs one launch to its end and returns the number of faults. One launch at a time.
 unsigned cudaemu_launch(cudaemu_request *request) {
   const uint32_t *grid = request->grid, *block = request->block;
   const bool alone = request->alone != 0;
@@ -186,11 +186,11 @@ unsigned cudaemu_launch(cudaemu_request *request) {
     return count_diagnostics();
   }
   fill_margins(launch);
-  unset_byte = left_behind(launch);
+  unset_byte = unset_filler(launch);
   if (launch.watched) races::launch_begins(launch, segments_of(*launch.entry));
   if (launch.counted) traffic::launch_begins(launch, segments_of(*launch.entry));
   const uint64_t useful = launch.watched || launch.counted || alone ? 1 : request->os_threads;
-  const Keeper keeper(alone ? segments_of(*launch.entry).variables : std::vector<Segment>());
+  const VariablesGuard keeper(alone ? segments_of(*launch.entry).variables : std::vector<Segment>());
   const unsigned workers = static_cast<unsigned>(std::clamp<uint64_t>(useful, 1, blocks));
   request->cut = pool().run(launch, workers) ? 0 : 1;
   if (launch.watched) races::launch_ends();
@@ -203,7 +203,7 @@ unsigned cudaemu_launch(cudaemu_request *request) {
 // Bytes of static __shared__ variables in the library of a kernel, with those of its other kernels.
 uint64_t cudaemu_shared_bytes(const Entry *entry) { return segments_of(*entry).shared.bytes; }
 
-// What was wrong with the last launch, a line each; valid until the next. A place may be given as
+// The faults of the last launch, one per line; valid until the next. A place may be given as
 // {library+offset}, for addr2line.
 const char *cudaemu_diagnostics() { return diagnostics_text().c_str(); }
 

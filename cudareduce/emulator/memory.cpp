@@ -1,4 +1,4 @@
-// Buffers between guard pages, and the report of an access that hits one.
+// Buffers between guard pages, and the handler for accesses that hit one.
 #include "memory.h"
 
 #include <dlfcn.h>
@@ -19,9 +19,9 @@
 namespace cudaemu {
 namespace {
 
-constexpr size_t ALIGNMENT = 16;   // what the widest load of a thread needs
+constexpr size_t ALIGNMENT = 16;   // of the widest load of a thread
 constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
-constexpr size_t FAR_GUARD = 32ull << 30;  // and an index of 8 bytes that has lost its upper half
+constexpr size_t FAR_GUARD = 32ull << 30;  // catches a 64-bit index cut to 32 bits
 constexpr size_t HUGE_PAGE = 2 << 20;
 
 // |guard|margin, poisoned|the buffer|margin, poisoned, under 16 bytes|guard|
@@ -70,7 +70,7 @@ void fill(const Buffer &buffer, unsigned char filler) {
   memset(buffer.end(), filler, buffer.guard_after() - buffer.end());
 }
 
-// Null: no memory. Nothing but the margins takes any until it is touched.
+// Null if there is no memory. Only the margins take physical memory until the buffer is touched.
 char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
   const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
   const size_t pages = round_up(used + ALIGNMENT, PAGE);
@@ -92,7 +92,7 @@ char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
 
 struct sigaction previous_segv, previous_bus;
 
-// Where a signal has interrupted what ran: library and offset.
+// The interrupted instruction as library and offset.
 void describe_place(void *context, char *text, size_t capacity) {
   Dl_info library = {};
   void *program_counter = program_counter_of(context);
@@ -103,8 +103,8 @@ void describe_place(void *context, char *text, size_t capacity) {
                                static_cast<char *>(library.dli_fbase)));
 }
 
-// Not in one of this runtime's kernels: the business of whoever was there before, such as the other
-// runtime of a process that has both the plain and the hazard-checking one.
+// A fault outside this runtime's kernels goes to the previous handler, such as that of the other
+// runtime in a process that has both the plain and the race-detecting one.
 void pass_on(int signal_number, siginfo_t *info, void *context) {
   const struct sigaction &previous = signal_number == SIGSEGV ? previous_segv : previous_bus;
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
@@ -116,10 +116,10 @@ void pass_on(int signal_number, siginfo_t *info, void *context) {
   const int length = snprintf(line, sizeof line, "%s: invalid access at %p, in no kernel\n",
                               place, info->si_addr);
   if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
-  sigaction(signal_number, &previous, nullptr);  // it happens again, and is for whoever this is
+  sigaction(signal_number, &previous, nullptr);  // the fault repeats, and that handler gets it
 }
 
-// Of an address behind a block's dynamic shared memory. False: it is elsewhere, or there is none.
+// Describes an address past the end of dynamic shared memory; false if it is elsewhere.
 bool describe_shared(size_t bytes, const void *address, char *text, size_t capacity) {
   const char *end = static_cast<const char *>(this_block.dynamic_shared) + bytes;
   const char *at = static_cast<const char *>(address);
@@ -129,7 +129,7 @@ bool describe_shared(size_t bytes, const void *address, char *text, size_t capac
   return true;
 }
 
-// Runs in a process of its own, which ends here: formatting text is safe enough.
+// Runs in a child process that ends here, so formatting text in a signal handler is safe enough.
 void on_fault(int signal_number, siginfo_t *info, void *context) {
   if (running_block == nullptr || this_thread == nullptr) {
     pass_on(signal_number, info, context);
@@ -162,7 +162,7 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
 
 bool is_poison(const char *from, const char *to) { return holds(from, to, POISON); }
 
-unsigned char left_behind(const Launch &launch) {
+unsigned char unset_filler(const Launch &launch) {
   constexpr unsigned char left[] = {POISON, 0x7b, 0xfb};
   return left[static_cast<unsigned>(launch.order) % sizeof left];
 }
@@ -197,11 +197,11 @@ const char *start_of_buffer(const void *address) {
 }
 
 void fill_margins(const Launch &launch) {
-  for (const Buffer &buffer : buffers) fill(buffer, left_behind(launch));
+  for (const Buffer &buffer : buffers) fill(buffer, unset_filler(launch));
 }
 
 void check_margins(const Launch &launch) {
-  const unsigned char filler = left_behind(launch);
+  const unsigned char filler = unset_filler(launch);
   for (const Buffer &buffer : buffers) {
     if (!holds(buffer.margin_before(), buffer.start, filler)) {
       const std::string text = "wrote before the start of " + describe_buffer(launch, buffer);
@@ -235,14 +235,14 @@ extern "C" {
 
 // The end of the buffer lies as near to a guard page as the alignment of its start lets it:
 // `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that
-// are watched, `cell_bytes` is the unit in which accesses are remembered, else 0. Null: no memory.
+// are watched, `cell_bytes` is the size of a shadow cell, else 0. Null if there is no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   char *start = make_buffer(bytes, misalign % ALIGNMENT, GUARD);
   if (start != nullptr && cell_bytes != 0) races::watch_buffer(start, bytes, cell_bytes);
   return start;
 }
 
-// Address space for a buffer of which little is ever touched: zero until written, and never watched.
+// Address space for a buffer of which little is touched: zero until written, and never watched.
 void *cudaemu_reserve(size_t bytes) { return make_buffer(bytes, 0, FAR_GUARD); }
 
 void cudaemu_release(void *start) {

@@ -6,22 +6,22 @@
 
 namespace cudaemu {
 
-// What memory is filled with before anything is written to it: NaN as a float, -1 as an integer.
+// The byte that unwritten memory is filled with: NaN as a float, -1 as an integer.
 constexpr unsigned char POISON = 0xff;
 bool is_poison(const char *from, const char *to);
 
-// What a launch finds where nobody has written: as a float and as an integer NaN and -1, a large
-// number or a small one, by its order. A minimum shows one of them and a maximum another.
-unsigned char left_behind(const Launch &launch);
+// The byte in unwritten memory during a launch, by its thread order: NaN and -1, a large number or a
+// small one, since one of them shows in a minimum and another in a maximum.
+unsigned char unset_filler(const Launch &launch);
 
-// Of the live buffer that holds `address`, or in whose guard pages it lies: what a reader needs to
-// know, e.g. "4 bytes past the end of argument 0 (4000 bytes)". False: it is near no buffer.
+// Describes an address relative to the buffer that it is in or next to, e.g. "4 bytes past the end of
+// argument 0 (4000 bytes)". False if it is near none.
 bool describe_address(const Launch &launch, const void *address, char *text, size_t capacity);
 
-// Where the live buffer that holds `address` begins; null: it lies in none.
+// The start of the buffer that contains `address`, or null.
 const char *start_of_buffer(const void *address);
 
-// Fills the margins around the buffers with what such a launch finds there.
+// Fills the margins around the buffers with the byte of this launch.
 void fill_margins(const Launch &launch);
 
 // Diagnoses writes into these margins, and poisons them again.

@@ -1,4 +1,4 @@
-// What kernels print, kept until it is asked for.
+// The output of printf in kernels, kept until it is taken.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

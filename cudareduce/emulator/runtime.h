@@ -1,4 +1,4 @@
-// What a kernel's translation unit and the runtime library know of each other.
+// The interface between a kernel's translation unit and the runtime library.
 //
 // The kernel side (device.h and device/*.h) turns CUDA's built-ins into calls of the functions
 // below; the runtime library implements them. Both sides include this file and nothing else of
@@ -50,7 +50,7 @@ struct BlockPosition {
 extern CUDAEMU_TLS const Thread *this_thread;  // the CUDA thread that this OS thread runs now
 extern CUDAEMU_TLS BlockPosition this_block;   // and its block
 
-// What a variable of a thread holds in this launch that is declared without a value.
+// The byte that fills variables declared without a value in this launch.
 extern unsigned char unset_byte;
 
 template <typename T>
@@ -63,7 +63,7 @@ enum class Vote { Any, All, Count };
 void block_barrier(Site at);
 int block_barrier(Vote vote, bool predicate, Site at);
 
-// Everything that the lanes of a warp do together.
+// Warp-level operations.
 enum class Collective : uint8_t {
   SyncWarp,
   ShuffleIndex,
@@ -81,11 +81,11 @@ enum class Collective : uint8_t {
   ReduceXor,
 };
 
-// The widest thing that a shuffle can carry. A number and no struct: of a last call that returns a
-// struct the compiler does not always make a jump (see fiber.h).
+// The widest value of a shuffle. Not a struct, since a last call that returns one does not always
+// become a jump (see fiber.h).
 typedef unsigned __int128 Value __attribute__((aligned(8)));
 
-// What a lane asks of the others. Passed in registers, as are a Value and a Site.
+// A lane's part in a warp-level operation. Passed in registers, like Value and Site.
 struct Request {
   unsigned mask;
   int argument;
@@ -130,7 +130,7 @@ struct Entry {
   void *(*shared_segment)();
 };
 
-// For the functions that the headers below include/ add; those of groups.cpp.
+// For the headers in include/; see groups.cpp.
 
 // A relaxed atomic load or store; `acquires` as above.
 uint32_t atomic_load(const uint32_t *address, bool acquires = true);

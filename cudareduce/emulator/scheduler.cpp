@@ -90,26 +90,26 @@ void Block::place(uint64_t number) {
   if (order_ == Order::Warp) current_warp_ = random_bit(ready_warps_);
 }
 
-Left Block::start(uint64_t number) {
+Outcome Block::start(uint64_t number) {
   place(number);
-  return go_on();
+  return resume();
 }
 
-Left Block::go_on() {
+Outcome Block::resume() {
   running_block = this;
   this_block = position_;
-  left_ = Left::Ended;
+  outcome_ = Outcome::Ended;
   switch_to(*take_next(), scheduler_);
   this_thread = nullptr;
   running_block = nullptr;
-  if (left_ == Left::GivenUp) forget();
-  return left_;
+  if (outcome_ == Outcome::Abandoned) forget();
+  return outcome_;
 }
 
-// The stacks still hold the threads that will never go on.
+// Resets the stacks, which still hold threads that will never be resumed.
 void Block::forget() { fill_stacks(0, filled_); }
 
-// What every stack runs: one CUDA thread after the other, each from its start to its end.
+// Runs on every stack: one CUDA thread after the other.
 void Block::run_threads() {
   for (;;) {
     const Launch &launch = *running_block->launch_;
@@ -155,8 +155,8 @@ Value Block::switch_or_stop(Fiber &fiber) {
   return switch_context(fiber.context, scheduler_);
 }
 
-// Those who come neither first nor last only wait. What the others have to do lies apart, since a
-// function that calls nothing needs no frame, and its last step, the switch, becomes a jump.
+// The fast path for threads that are neither first nor last and only wait. It calls nothing, so that
+// it needs no frame and the switch becomes a jump.
 inline void Block::barrier(Site at) {
   Fiber &self = current();
   const bool between = at.line == barrier_site_.line && at.file == barrier_site_.file &&
@@ -303,15 +303,15 @@ void Block::preempt() {
   }
 }
 
-// All threads of the block have a look in turn, and then those of other blocks.
+// Lets the other threads of the block poll in turn, and then those of other blocks.
 void Block::polled() {
   if (order_ != Order::Ascending) preempt();
   if (++polls_ % 32 == 0) yield();
   if (polls_ % (32 * 64) == 0) pause();
 }
 
-// It gets no other turn until all that can go on have had theirs, in this block and, if it goes on
-// for long, in others.
+// The thread waits until all other ready threads have run, in this block and, after some turns, in
+// others.
 void Block::sleep() {
   Fiber &self = current();
   if ((ready_warps_ == 0 && ++polls_ % 4 == 0) || launch_->overdue()) {
@@ -339,13 +339,13 @@ void Block::pause() {
   make_ready(warp, 1u << self.rank % WARP);
   wake_sleepers();
   current_warp_ = next_bit(ready_warps_, warp + 1);
-  left_ = Left::Paused;
+  outcome_ = Outcome::Paused;
   switch_context(self.context, scheduler_);
 }
 
 // Ends the block where it is; the running thread does not go on.
 void Block::abandon() {
-  left_ = Left::GivenUp;
+  outcome_ = Outcome::Abandoned;
   switch_context(current().context, scheduler_);
 }
 

@@ -1,4 +1,4 @@
-// Where a kernel's library lies in memory.
+// The parts of a kernel's library in memory.
 #pragma once
 #include <stddef.h>
 
@@ -19,7 +19,7 @@ struct Segment {
 
 struct Segments {
   Segment shared;  // this OS thread's copy of all its static __shared__ variables
-  Segment behind_shared;  // the part of it at its end that nobody may write to
+  Segment behind_shared;  // its end, which no kernel may write to
   Segment code;
   std::vector<Segment> variables;  // that can be written: __device__ at file scope, static locals
 };

@@ -28,17 +28,16 @@ void set_timer(long first_ns, long next_ns) {
   timer_settime(timer, 0, &times, nullptr);
 }
 
-// Only code of the kernel is left for another thread's: the runtime would not expect it, and its
-// calls are short. Runs on the stack of the thread that it interrupts, and returns when that one goes
-// on. The next thread can be interrupted as well, but not this function before it has begun: on a
-// busy machine the next tick comes at once, and the one after it.
+// Preempts only code of the kernel; calls of the runtime are short and not reentrant. Runs on the stack
+// of the interrupted thread and returns when that thread is resumed. Ticks are blocked until this
+// handler has begun, since on a busy machine the next one comes at once.
 void on_tick(int number, siginfo_t *info, void *context) {
   if (running_block == nullptr || this_thread == nullptr) {
-    // Perhaps of another runtime in this process.
+    // It may belong to another runtime in this process.
     if ((previous.sa_flags & SA_SIGINFO) != 0) previous.sa_sigaction(number, info, context);
     return;
   }
-  if (code.bytes == 0) return;  // the last one of a launch, which came too late
+  if (code.bytes == 0) return;  // a late tick after the end of a launch
   if (!code.contains(program_counter_of(context))) {
     set_timer(RETRY_NS, NEXT_NS);
     return;
@@ -48,7 +47,7 @@ void on_tick(int number, siginfo_t *info, void *context) {
   sigemptyset(&ticks);
   sigaddset(&ticks, SIGNAL);
   pthread_sigmask(SIG_UNBLOCK, &ticks, nullptr);
-  running_block->sleep();  // it runs for long: it may wait for another thread
+  running_block->sleep();  // the thread may be waiting for another one
   errno = error;
 }
 

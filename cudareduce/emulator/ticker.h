@@ -1,11 +1,10 @@
-// A clock that interrupts a thread which runs for long, so that one that waits for another in a loop
-// lets it run.
+// A timer that preempts long-running threads, so that a thread that polls in a loop lets others run.
 #pragma once
 #include "segments.h"
 
 namespace cudaemu {
 
-// While one exists, this code is interrupted on this OS thread; none if it is empty.
+// While it exists, this code is preempted on this OS thread; none if the segment is empty.
 class Ticker {
  public:
   explicit Ticker(Segment code);

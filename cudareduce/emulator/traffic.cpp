@@ -34,7 +34,7 @@ struct Lane {
   size_t bytes;
 };
 
-// What the lanes of a warp do at one place in the code, each for the k-th time.
+// The k-th access of each lane of a warp at one place in the code.
 struct Site {
   Space space;
   unsigned times[WARP] = {};
@@ -83,7 +83,7 @@ uint64_t sectors_of(const std::vector<Lane> &request) {
   return touched.size();
 }
 
-// Of lanes that are served together: as many as have different words in one bank.
+// Wavefronts of lanes that are served together: the most different words in one bank.
 uint64_t wavefronts_together(const std::vector<Lane> &request, unsigned first, unsigned last) {
   std::set<size_t> words[BANKS];
   uint64_t most = 0;
@@ -175,7 +175,7 @@ void atomic() {
   looks = 0;
 }
 
-// A thread looks at what another one may change.
+// A thread polls a value that another one may change.
 void polled() {
   if (++looks > LOOKS_IN_VAIN) {
     diagnose_line("waits", "every thread waits for a value that none changes");
@@ -205,7 +205,7 @@ void warp_together(unsigned warp) {
 extern "C" {
 #pragma GCC visibility push(default)
 
-// What has been counted since the last call.
+// The totals since the last call.
 void cudaemu_take_traffic(cudaemu::traffic::Totals *taken) {
   *taken = cudaemu::traffic::totals;
   memset(&cudaemu::traffic::totals, 0, sizeof cudaemu::traffic::totals);

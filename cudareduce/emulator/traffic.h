@@ -1,9 +1,8 @@
-// What the warps of a launch ask of memory, counted from the addresses of their lanes. Only launches
-// of kernels that report their accesses are counted, see Launch::counted, on one OS thread.
+// Memory traffic of the warps of a launch, counted from the addresses of their lanes. Only launches of
+// kernels compiled to report their accesses are counted (see Launch::counted), on one OS thread.
 //
-// The lanes of a warp run one after the other, so those of one request are found by the place in the
-// code: what each lane does there for the k-th time since the warp was last together, at a barrier, a
-// shuffle or a vote, is one request of the warp.
+// The lanes of a warp run one after the other. The k-th accesses of all lanes at one place in the code
+// since the warp last synchronised (barrier, shuffle or vote) are one request of the warp.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +13,7 @@
 namespace cudaemu {
 namespace traffic {
 
-// The same fields in the same order as in the Python module that reads them.
+// The same fields in the same order as in program.py.
 struct Totals {
   uint64_t read_bytes;     // by lanes, from global memory
   uint64_t written_bytes;  // to it

@@ -1,5 +1,5 @@
-// Whose turn is next, and the way there. Inlined into everything that waits, since a launch spends
-// most of its time here.
+// Selection of the next thread and the switch to it. Inlined into everything that waits, since a
+// launch spends most of its time here.
 #pragma once
 #include "block.h"
 
@@ -55,9 +55,9 @@ __attribute__((always_inline)) inline Value Block::switch_to(Fiber &next, Contex
   return switch_context(from, next.context);
 }
 
-// The running thread cannot go on: another one takes over the OS thread. Returns what the running
-// one has been given when it goes on. The order in which most launches run is inlined, and calls
-// nothing: a function without a frame can jump to the switch.
+// The running thread waits and another one continues. Returns the value that the waiting thread gets
+// when it is resumed. The ascending order is inlined and calls nothing, so that a function without a
+// frame can jump to the switch.
 __attribute__((always_inline)) inline Value Block::switch_from(Fiber &fiber) {
   if (order_ != Order::Ascending || ready_warps_ == 0) return switch_or_stop(fiber);
   if ((ready_warps_ >> current_warp_ & 1) == 0) {

@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: shuffles, votes, reductions, __syncwarp.
+// Warp-level operations: shuffles, votes, reductions, __syncwarp.
 #include <algorithm>
 
 #include "diagnostics.h"
@@ -138,8 +138,8 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
   make_ready(warp_number, lanes);
 }
 
-// As at a barrier, those who only wait need no frame. Static, since with a `this` the arguments no
-// longer fit into registers.
+// As at a barrier, the fast path needs no frame. Static, since with `this` the arguments do not fit
+// into registers.
 inline Value Block::collective(Request request, Value value, Site at) {
   Block &block = *running_block;
   Fiber &self = block.current();

@@ -1,5 +1,5 @@
-// An OS thread's part in a launch: the blocks that it runs, one after the other or, where blocks wait
-// for each other, in turn.
+// An OS thread that runs blocks of a launch, one after the other or, if blocks wait for each other, in
+// turn.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,7 +13,7 @@ namespace cudaemu {
 
 constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
 
-// A block that has been started, with what is its own while another one runs.
+// A resident block, with its shared memory while another block runs.
 struct Resident {
   explicit Resident(bool guarded) : block(guarded) {}
   ~Resident();
@@ -29,10 +29,10 @@ struct Resident {
   char *dynamic_end_ = nullptr;
 };
 
-// What the OS threads of a launch share.
+// Shared by the OS threads of a launch.
 struct Handout {
-  std::atomic<uint64_t> next{0};  // the lowest block that nobody has taken
-  std::atomic<bool> cut{false};   // there was no time for all
+  std::atomic<uint64_t> next{0};  // the lowest block that no OS thread has taken
+  std::atomic<bool> cut{false};   // the time limit was reached
 };
 
 class Worker {
@@ -43,7 +43,7 @@ class Worker {
   bool has_fresh(const Launch &launch, Handout &handout);
   uint64_t number(const Launch &launch) const;
   void enter(Resident &resident);
-  void look_behind_shared(const Launch &launch, Resident &resident) const;
+  void check_behind_shared(const Launch &launch, Resident &resident) const;
   Resident *start_fresh(const Launch &launch);
   Resident *choose_waiting(const Launch &launch);
   void drop_waiting();
@@ -52,7 +52,7 @@ class Worker {
   std::vector<std::unique_ptr<Resident>> residents_;
   std::vector<Resident *> idle_;
   std::vector<Resident *> waiting_;  // paused, the longest first
-  Resident *entered_ = nullptr;      // whose shared memory lies where the kernel looks for it
+  Resident *entered_ = nullptr;      // the block whose shared memory is swapped in
   Segments segments_;
   uint64_t first_ = 0, last_ = 0;  // taken from the handout and not started
   uint64_t random_ = 1;
