@@ -222,9 +222,9 @@ def _without_warnings(errors: str) -> list[str]:
     """The lines of errors; lines after a warning belong to it up to the next error."""
     kept, keep = [], True
     for line in errors.splitlines():
-        told = re.search(r":\d+: (?P<kind>warning|error|fatal error|note): ", line)
-        if told and told["kind"] != "note":
-            keep = told["kind"] != "warning"
+        message = re.search(r":\d+: (?P<kind>warning|error|fatal error|note): ", line)
+        if message and message["kind"] != "note":
+            keep = message["kind"] != "warning"
         if keep and not line.startswith(("cc1plus: ", "compilation terminated")):
             kept.append(line)
     return kept

@@ -1,7 +1,7 @@
-"""The CPU emulator as a backend: the same `.cu` text, compiled by g++ and run thread by thread.
+"""The CPU emulator as a backend: kernels compiled by g++ and run thread by thread.
 
-It proves that an algorithm is right and that its threads are synchronised; it says nothing about
-speed. Every CUDA thread is a fiber; the runtime in `emulator/` runs them in a chosen order.
+It checks results and synchronisation, and measures no time. Every CUDA thread is a fiber, which the
+C++ runtime in this folder schedules.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 
     from cudareduce.backend import Argument, Buffer, KernelCall, Launch, Program
 
-#: More OS threads than this gain nothing on the sizes that are worth emulating.
+#: More OS threads gain nothing at the sizes that are worth emulating.
 MAX_OS_THREADS = 16
 
 ORDERS = {"ascending": 0, "random": 1, "warp": 2}
-#: Orders in which threads are run, with their seeds; none alone finds every missing barrier.
+#: Thread orders with their seeds; none alone finds every missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CpuBuffer:
-    """Memory between guard pages; given back when no longer referred to."""
+    """Memory between guard pages, released with the last reference."""
 
     address: int
     nbytes: int
 
 
 class CpuBackend:
-    """Runs kernels on the CPU. One launch at a time: it is not for use from several threads. Raises
-    EnvironmentProblem without g++."""
+    """Runs kernels on the CPU, one launch at a time; not thread-safe. Raises EnvironmentProblem
+    without g++."""
 
     name: BackendName = "cpu"
     traits = Traits(
@@ -84,9 +84,9 @@ class CpuBackend:
             ) from None
 
     def catch_faults(self) -> None:
-        """From now on an invalid access writes a line to stderr and ends the process with 139.
+        """Make an invalid access write a line to stderr and end the process with status 139.
 
-        For a child process. `resolve_locations` turns the line's first word into file and line.
+        Meant for child processes. `resolve_locations` turns its first word into file and line.
         """
         self._runtime.cudaemu_catch_faults()
 
@@ -94,9 +94,9 @@ class CpuBackend:
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:  # fmt: skip
-        """Compile in parallel; results in the order given, one `progress` call each, None for what
-        was not done by the deadline. Nothing of a kernel runs here, not even its constructors: it
-        is loaded when it is first launched. Raises EnvironmentProblem if g++ is broken."""
+        """Compile in parallel and call `progress` after each; None for sources that were not
+        compiled by the deadline. A kernel is loaded at its first launch, so none of its code runs here.
+        Raises EnvironmentProblem if g++ is broken."""
         deadline = deadline or Deadline()
 
         def compile_one(source: Source) -> list[Path] | BuildError | None:
@@ -110,7 +110,7 @@ class CpuBackend:
                 return None
 
         results: list[Program | BuildError | None] = []
-        with suppress(OutOfTime):  # as will be found for each of them
+        with suppress(OutOfTime):  # found again for each kernel
             self._toolchain.runtime(deadline)  # once, before all that link to it
         with ThreadPoolExecutor(cpu_count()) as pool:
             compiling = [pool.submit(compile_one, source) for source in sources]
@@ -130,8 +130,8 @@ class CpuBackend:
         return results
 
     def printed(self) -> list[str]:
-        """The lines that kernels have printed since the last call, each with its kernel's name: 20
-        of a kernel at most, then one that says how many more there were."""
+        """The lines that kernels have printed since the last call, each with its kernel's name: at
+        most 20 per kernel and the number of the others."""
         return cast(bytes, self._runtime.cudaemu_printed()).decode(errors="replace").splitlines()
 
     def notes(self) -> list[str]:
@@ -155,11 +155,10 @@ class CpuBackend:
         return self._made(self._runtime.cudaemu_reserve(nbytes), nbytes)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
-        """Copy an array, its start `misalign` bytes past a multiple of 16 and its end at a guard.
+        """Copy an array to a buffer that starts `misalign` bytes past a multiple of 16 and ends at
+        a guard page; raises OutOfMemory.
 
-        Raises OutOfMemory. A multiple of 16 rather than of 256, as it would be on the GPU: no load
-        of a thread needs more, and the fewer bytes lie between the end and the guard page the
-        better.
+        16 and not 256 as on the GPU, so that fewer bytes lie between the end and the guard page.
         """
         array = np.ascontiguousarray(array)
         buffer = self._allocate(array.nbytes, misalign, array.dtype.itemsize)
@@ -167,7 +166,7 @@ class CpuBackend:
         return buffer
 
     def allocate(self, nbytes: int) -> CpuBuffer:
-        # Whatever the size of the elements to come: neighbours must not be taken for one cell.
+        # The element size is unknown, and neighbouring elements must not share a shadow cell.
         cell_bytes = 1 if nbytes <= 4 << 20 else 4
         buffer = self._allocate(nbytes, 0, cell_bytes)
         self.poison(buffer)
@@ -183,7 +182,7 @@ class CpuBackend:
         ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)
 
     def damage(self, buffer: Buffer) -> None:
-        """Nothing: guard pages fault at once."""
+        """Does nothing: guard pages fault at once."""
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         nbytes = count * np.dtype(dtype).itemsize
@@ -193,7 +192,7 @@ class CpuBackend:
         return self
 
     def pin(self, array: np.ndarray) -> CpuBuffer:
-        """The array: to a kernel, memory is what the process can address."""
+        """The array itself, which a kernel can address."""
         buffer = CpuBuffer(array.ctypes.data, array.nbytes)
         self._finalizers[buffer.address] = weakref.finalize(buffer, array.view)
         return buffer
@@ -202,7 +201,7 @@ class CpuBackend:
         self.write(buffer, array)
 
     def mark(self) -> None:
-        """Nothing: all that was enqueued is done, and what follows or waits need not."""
+        """Does nothing: launches and copies are synchronous."""
 
     follow = wait = staticmethod(lambda mark: None)
 
@@ -235,7 +234,7 @@ class CpuBackend:
         def launch() -> None:
             order, _, seed = self._schedule.partition(":")
             call.request.order, call.request.seed = ORDERS[order], int(seed or 0)
-            # Every variant has its turn: by schedule or, where there is but one, by size.
+            # Variants take turns by schedule, in watched builds by size.
             call.run(self._runtime, sizes if self._hazards else ORDERS[order])
             self.readers = call.request.readers if self._hazards else None
 
@@ -245,7 +244,7 @@ class CpuBackend:
         self, number: int, most_s: float, program: Program, grid: int, block: int,
         args: Sequence[Argument], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
-        """Run one block of a grid and no other; the seconds that it took, None if too many. Raises
+        """Run a single block of a grid; its seconds, None if more than `most_s`. Raises
         KernelFault."""
         call = self._call(program, grid, block, args, dynamic_shared)
         call.request.alone, call.request.only = 1, number
@@ -266,8 +265,8 @@ class CpuBackend:
         return call
 
     def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
-        """Every schedule. Accesses are watched under the first, which sees all of them, and under
-        one in which blocks take turns, which shows what they make of each other's values."""
+        """Every schedule. Data races are looked for under the first one and under a random one, in
+        which blocks see each other's intermediate values."""
         for schedule in SCHEDULES[: 1 if quick else 2 if self._hazards else None]:
             self._schedule = schedule
             yield f"schedule {schedule}"
@@ -276,10 +275,10 @@ class CpuBackend:
         return take_traffic(self._runtime)
 
     def timed(self) -> None:
-        """Nothing: the emulator's times say nothing of a GPU."""
+        """Does nothing: times of the emulator mean nothing."""
 
     def sparse(self) -> CpuBackend:
-        """This one: to a kernel, memory is what the process can address."""
+        """This backend, whose kernels can address all memory of the process."""
         return self
 
     def copier(
@@ -301,19 +300,19 @@ class CpuBackend:
         return fill
 
     def info(self) -> DeviceInfo:
-        """Nothing that a time could be compared by: there are no times."""
+        """The machine, without properties that matter for times only."""
         gxx = self._toolchain.compiler_version
         return DeviceInfo(name="CPU emulator", cpu=cpu_model(), host=host_name(), gxx=gxx)
 
     def limits(self) -> DeviceLimits:
-        """Grids are planned as for a GPU, so that the same launches are proven right."""
+        """Limits of a GPU, so that the same launches are verified."""
         return DEFAULT_LIMITS
 
     def synchronize(self) -> None:
-        """Nothing to wait for: a launch has ended when its call returns."""
+        """Does nothing: launches are synchronous."""
 
     def close(self) -> None:
-        """Give back all buffers and, if this backend has made it, the cache."""
+        """Release all buffers and a temporary cache."""
         while self._finalizers:
             self._finalizers.popitem()[1]()
         if self._temporary is not None:

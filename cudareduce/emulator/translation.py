@@ -1,8 +1,8 @@
 """Translation of a CUDA kernel file into C++ for g++; every line keeps its number.
 
 Besides the few rewrites that C++ needs, the text gets calls that let the emulator find faults:
-variables without an initial value are filled, branches and loops around barriers are marked, and
-`return` statements in kernels are told from threads that skip code in a branch.
+variables without an initial value are filled, branches and loops around barriers are marked, and so
+are `return` statements, since a thread that returns early may leave later barriers out.
 """
 
 from __future__ import annotations

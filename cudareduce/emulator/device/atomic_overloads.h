@@ -1,5 +1,5 @@
-// The overloads of CUDA's atomic functions, as a list: whoever includes it says by CUDAEMU_ATOMIC,
-// CUDAEMU_ATOMIC_CAS and CUDAEMU_ATOMIC_VECTOR what becomes of each.
+// The overloads of CUDA's atomic functions as an X-macro list: define CUDAEMU_ATOMIC,
+// CUDAEMU_ATOMIC_CAS and CUDAEMU_ATOMIC_VECTOR before including it.
 
 CUDAEMU_ATOMIC(atomicAdd, int, old + value)
 CUDAEMU_ATOMIC(atomicAdd, unsigned, old + value)

@@ -68,7 +68,7 @@ __forceinline__ void finish_copies(unsigned newest, const void *owner) {
 
 namespace cuda {
 
-// A number of bytes of which the alignment is promised; a promise that is broken is a bug.
+// A size with a promised alignment, which is checked.
 template <size_t alignment>
 struct aligned_size_t {
   static constexpr size_t align = alignment;

@@ -14,7 +14,7 @@ using cudaemu::Site;
 
 inline unsigned lane() { return cudaemu::this_thread->rank % 32; }
 
-// A shuffle of what is wider than a shuffle carries, piece by piece.
+// A shuffle of a value of any size, 16 bytes at a time.
 template <class T, class Shuffle>
 inline T in_pieces(const T &value, Shuffle shuffle) {
   if constexpr (sizeof(T) <= 16) {
@@ -30,7 +30,7 @@ inline T in_pieces(const T &value, Shuffle shuffle) {
   }
 }
 
-// What lanes of one warp do together; Group says who they are by its mask().
+// Operations of a group of lanes in one warp, given by Group::mask().
 template <class Group>
 class Lanes {
  public:
@@ -56,7 +56,7 @@ class Lanes {
 
  private:
   const Group &group() const { return static_cast<const Group &>(*this); }
-  // By rank in the group what is given by lane.
+  // Translates ranks in the group into lanes.
   unsigned packed(unsigned lanes) const {
     unsigned result = 0, rank = 0;
     for (unsigned left = group().mask(); left != 0; left &= left - 1) {
@@ -122,7 +122,7 @@ class cluster_group : public thread_block {
   static dim3 dim_blocks() { return {1, 1, 1}; }
   static dim3 block_index() { return {0, 0, 0}; }
   static unsigned query_shared_rank(const void *) { return 0; }
-  // The shared memory of another block, of which there is none.
+  // Shared memory of another block of the cluster, which has only one.
   template <class T>
   static T *map_shared_rank(T *address, int rank) { return rank == 0 ? address : nullptr; }
 };
@@ -332,7 +332,7 @@ inline thread_group tiled_partition(const thread_group &parent, unsigned tile_si
   return tiled_partition(warp, tile_size);
 }
 
-// Those of the group who give the same label, or answer.
+// The lanes of the group with the same label or predicate.
 template <class Group, class Label>
 coalesced_group labeled_partition(const Group &group, Label label,
                                   details::Site at = details::Site::here()) {

@@ -65,7 +65,7 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
 // The name of the type between two other parts of a name.
 #define CUDAEMU_NAME(before, after) CUDAEMU_PASTE(before, CUDAEMU_SMALL_NAME, after)
 
-// One name for both types: what is done to one number is done to both of a pair.
+// One name for both types: operations on a pair apply to both of its numbers.
 #define CUDAEMU_OF_1(name, pair_name, result)                               \
   inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a) { return result; } \
   inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a) { return {name(a.x), name(a.y)}; }
