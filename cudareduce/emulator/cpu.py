@@ -95,8 +95,8 @@ class CpuBackend:
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:  # fmt: skip
         """Compile in parallel and call `progress` after each; None for sources that were not
-        compiled by the deadline. A kernel is loaded at its first launch, so none of its code runs here.
-        Raises EnvironmentProblem if g++ is broken."""
+        compiled by the deadline. A kernel is loaded at its first launch, so none of its code runs
+        here. Raises EnvironmentProblem if g++ is broken."""
         deadline = deadline or Deadline()
 
         def compile_one(source: Source) -> list[Path] | BuildError | None:
