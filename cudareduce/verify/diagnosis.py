@@ -12,6 +12,7 @@ import select
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import process_time
 
 import numpy as np
@@ -52,10 +53,13 @@ class _UnwrittenMemory(Exception):
 def explain(backend: Backend, ready: Prepared, failed: Shape, reason: str) -> str:
     """One sentence on the cause of a wrong result at a shape, or nothing if none is found.
 
-    The measurement runs on the emulator in a process of its own, which may crash or hang.
+    On the emulator the measurement runs in a process of its own, which may crash or hang.
     """
-    if not _is_measurable(ready.case.reduction) or not backend.traits.isolated:
+    if not _is_measurable(ready.case.reduction):
         return ""
+    if not backend.traits.isolated:  # a larger launch might fault and end the GPU's context
+        one = replace(ready, plans={failed: ready.plans[failed]})
+        return _explain(backend, one, failed, reason, process_time() + _LIMIT_S)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
