@@ -10,11 +10,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from cudareduce.errors import UsageError
-from cudareduce.launch.depth import depth_of, parts
-from cudareduce.launch.fixed_warps import fixed_warps
-from cudareduce.launch.order import claimed
 from cudareduce.launch.prelude import Stage, Unit, stage_of
-from cudareduce.launch.tree import Tree
+from cudareduce.launch.tree import Tree, claimed, depth_of, fixed_warps, parts
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.plane import columns_for

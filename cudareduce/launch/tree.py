@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from cudareduce.library.header import UNASSIGNED, UNORDERED
+from cudareduce.library.kernel import Kernel
 from cudareduce.problem.inputs import Array
 
 #: Hexadecimal digits of a hash: 48 bits tell a million trees apart.
@@ -160,3 +162,186 @@ class Forest:
             places[at] = count + len(joins)
             joins.append(Join(self.size(at), tuple(places[part] for part in parts)))
         return Tree(n, self._leaves, tuple(joins))
+
+
+def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int:
+    """Additions an element can pass through in one launch with so many blocks a row: its thread's
+    own, the block's, and where blocks meet in one launch, those of the partials: the n of Higham's
+    gamma_n, 4.2. An addition to the identity rounds nothing, so `k` values cost `k - 1`."""
+    match kernel.walk:
+        case "element":
+            return n - 1
+        case "lane":
+            return _steps(32)
+        case "warp_stride":
+            return items * parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
+        case "warp_stream":  # a tile's elements and lanes, then the tiles
+            own = items + _steps(32) + parts(n, block * items * blocks)
+        case "tickets":  # chance may leave all tiles to one block; each is a sum of its own
+            own = items + parts(n, max(32, block - 32) * items)
+        case "tile":
+            own = items
+        case "grid_stride":
+            own = items * parts(n, block * items * blocks)
+        case _:
+            own = parts(parts(n, blocks), block)
+    serial = kernel.fold == "warps_then_serial"
+    folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
+    depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
+    if kernel.finish in (*UNORDERED, "cluster"):
+        depth += blocks - 1
+    if kernel.finish in ("last_block", "mailbox"):
+        depth += parts(blocks, block) - 1 + folded
+    return depth
+
+
+def parts(whole: int, part: int) -> int:
+    """How many parts of this size make up the whole, the last one perhaps shorter."""
+    return -(-whole // part)
+
+
+def _steps(count: int) -> int:
+    """How many times `count` must be halved until one is left."""
+    return (count - 1).bit_length()
+
+
+_WARP = 32
+#: Threads that fold the partials.
+_FOLDING = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWarps:
+    """How at most `most` warps share `n` elements, in tiles of `rows` rows of `width` elements."""
+
+    n: int
+    most: int
+    rows: int
+    width: int
+
+    @property
+    def partials(self) -> int:
+        """How many of the warps have anything to add."""
+        return min(self.most, -(-self.n // (self.rows * self.width)))
+
+    @property
+    def depth(self) -> int:
+        """Additions that an element passes through at most."""
+        tiles = -(-self.n // (self.rows * self.width * self.most))
+        slots, lanes = (self.width - 1).bit_length(), (_WARP - 1).bit_length()
+        in_turn = tiles * self.rows - 1 + -(-self.partials // _FOLDING) - 1
+        return in_turn + slots + 2 * lanes
+
+    def tree(self) -> Tree:
+        """The order itself."""
+        forest = Forest(range(self.n))
+        partials = [self._partial(forest, warp) for warp in range(self.partials)]
+        threads = [_sum_in_turn(forest, partials[t::_FOLDING]) for t in range(_FOLDING)]
+        warps = [_sum_in_halves(forest, threads[k : k + _WARP]) for k in range(0, _FOLDING, _WARP)]
+        return forest.tree(self.n, _sum_in_halves(forest, warps))
+
+    def _partial(self, forest: Forest, warp: int) -> int | None:
+        tile = self.rows * self.width
+        rows = [
+            range(row, min(row + self.width, self.n))
+            for begin in range(warp * tile, self.n, self.most * tile)
+            for row in range(begin, min(begin + tile, self.n), self.width)
+        ]
+        slots = [[row[k] for row in rows if k < len(row)] for k in range(self.width)]
+        return _sum_in_halves(forest, [_sum_in_turn(forest, slot) for slot in slots])
+
+
+def fixed_warps(kernel: Kernel, n: int, size: int) -> FixedWarps | None:
+    """Those of a kernel on `n` elements of so many bytes; None if it has none."""
+    if kernel.fixed_warps is None:
+        return None
+    load = kernel.vector_of(size)
+    return FixedWarps(n, kernel.fixed_warps, kernel.items_of(size) // load, _WARP * load)
+
+
+def _sum_in_turn(forest: Forest, parts: Sequence[int | None]) -> int | None:
+    """Parts added one after the other, where there are any."""
+    whole: int | None = None
+    for part in parts:
+        whole = _sum(forest, whole, part)
+    return whole
+
+
+def _sum_in_halves(forest: Forest, parts: Sequence[int | None]) -> int | None:
+    """Parts of which each of the first half is added to that of the second in its place, until one
+    is left."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        pairs = zip(parts[:half], parts[half:], strict=True)
+        parts = [_sum(forest, first, second) for first, second in pairs]
+    return parts[0]
+
+
+def _sum(forest: Forest, first: int | None, second: int | None) -> int | None:
+    there = [part for part in (first, second) if part is not None]
+    return forest.join(there) if there else None
+
+
+def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items: int) -> Tree:
+    """The tree of one row that is reduced in launches of so many blocks on so many elements a row
+    each."""
+    n = shapes[0][1] if shapes else 0
+    forest = Forest(range(n))
+    values = list(range(n))
+    # With wide loads, which thread takes what depends on where the input starts: all is left open.
+    left_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
+    for blocks, _ in () if left_open else shapes:
+        shares = _shares(kernel, len(values), blocks, block, items)
+        values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
+    return forest.tree(n, forest.join(values) if values else None)
+
+
+def _shares(
+    kernel: Kernel, n: int, blocks: int, block: int, items: int
+) -> Iterator[list[Sequence[int]]]:
+    """What each block takes of `n` values: what each of its threads adds up, one value after the
+    other. Where the words do not say which thread takes a value, it is a thread's own."""
+    tile, share = block * items, -(-n // blocks)
+    plain = kernel.vector == 1
+    for index in range(blocks):
+        own = range(min(index * share, n), min(index * share + share, n))
+        match kernel.walk:
+            case "element" | "lane":
+                yield [[k] for k in range(n)]
+                return
+            case "tile":
+                yield [[k] for k in range(min(index * tile, n), min(index * tile + tile, n))]
+            case "grid_stride" if plain and items == 1:
+                yield [range(index * block + t, n, block * blocks) for t in range(block)]
+            case "grid_stride":
+                yield [[k] for k in range(n) if k // tile % blocks == index]
+            case "contiguous" if plain:
+                yield [own[t::block] for t in range(block)]
+            case _:
+                yield [[k] for k in own]
+
+
+def _folded(
+    forest: Forest, kernel: Kernel, values: Sequence[int], threads: Sequence[Sequence[int]]
+) -> int:
+    """The partial of one block."""
+    partials = [
+        _in_turn(forest, [values[k] for k in thread]) if thread else None for thread in threads
+    ]
+    if kernel.fold == "warps_then_serial":
+        warps = [_there(partials[k : k + _WARP]) for k in range(0, len(partials), _WARP)]
+        return _in_turn(forest, [forest.join(warp) for warp in warps if warp])
+    return forest.join(_there(partials))
+
+
+def _there(partials: Sequence[int | None]) -> list[int]:
+    """Those of threads that have something to add."""
+    return [partial for partial in partials if partial is not None]
+
+
+def _in_turn(forest: Forest, parts: Sequence[int]) -> int:
+    """Parts added one after the other."""
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = forest.join([whole, part])
+    return whole

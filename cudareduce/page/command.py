@@ -23,8 +23,7 @@ from cudareduce.plot.vega import min_width, notes, page_spec
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.results.record import Run
-from cudareduce.results.runs import runs_of
-from cudareduce.results.store import check_writable, write_text
+from cudareduce.results.store import check_writable, runs_of, write_text
 
 _REQUIRED = ("jinja2", "vl_convert")
 _HEADINGS = {

@@ -17,8 +17,7 @@ from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.results.runs import runs_of
-from cudareduce.results.store import check_writable, write_bytes
+from cudareduce.results.store import check_writable, runs_of, write_bytes
 
 #: Of the chart below a table: the terminal width it needs, its height, and its most bars.
 _WIDTH, _HEIGHT, _MAX_BARS = 80, 16, 12

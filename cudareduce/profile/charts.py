@@ -7,8 +7,7 @@ from math import inf
 
 from cudareduce.errors import UsageError
 from cudareduce.plot.figure import Axis, Bar, Bars, Figure, Lines, Point, Reference, Series
-from cudareduce.profile.lines import Values
-from cudareduce.profile.profiles import Profile
+from cudareduce.profile.lines import Profile, Values
 from cudareduce.report.numbers import plain_text
 
 _UNITS = {"dram_pct": "DRAM", "l2_pct": "L2", "memory_pct": "memory system", "sm_pct": "SMs"}

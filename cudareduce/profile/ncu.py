@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -20,10 +20,91 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError, EnvironmentProblem, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
+from cudareduce.launch.plan import Plan
 from cudareduce.problem.inputs import Array, make_all
 from cudareduce.profile.permission import ALLOW, INSTALL_NCU
 from cudareduce.temporary import temporary_folder
 from cudareduce.workers import python_command, running_tool
+
+#: The share of its peak that the busiest part of the memory system reaches, shared memory and
+#: caches among them.
+MEMORY_PCT = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+
+_OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
+_WAITS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+_LOADS = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
+#: Each by a short name: times in ns, sizes in bytes, shares in per cent.
+METRICS = {
+    "time_ns": "gpu__time_duration.sum",
+    "read": "dram__bytes_read.sum",
+    "written": "dram__bytes_write.sum",
+    "dram_pct": f"gpu__dram_throughput.{_OF_PEAK}",
+    "l2_pct": f"lts__throughput.{_OF_PEAK}",
+    "sm_pct": f"sm__throughput.{_OF_PEAK}",
+    "memory_pct": MEMORY_PCT,
+    "warps_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "warps_possible_pct": "sm__maximum_warps_per_active_cycle_pct",
+    "threads": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "lanes": "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",
+    "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "sectors": _LOADS.format("sectors"),
+    "requests": _LOADS.format("requests"),
+    "barrier_cycles": _WAITS.format("barrier"),
+    "memory_cycles": _WAITS.format("long_scoreboard"),
+    "cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
+    "instructions": "smsp__inst_executed.sum",
+    "registers": "launch__registers_per_thread",
+    "adds_a_cycle": "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained",
+    "sm_cycles_a_s": "sm__cycles_elapsed.avg.per_second",
+    "dram_bytes_a_cycle": "dram__bytes.sum.peak_sustained",
+    "dram_cycles_a_s": "dram__cycles_elapsed.avg.per_second",
+}
+SECTOR_BYTES = 32
+
+
+def of_launch(plan: Plan, counted: Mapping[str, float]) -> dict[str, float]:
+    """The values of a plan's first launch by short names: what was counted by the metrics' names,
+    and what follows from it, as far as it goes. Without a launch there are none."""
+    if not plan.passes or not counted:
+        return {}
+    problem = plan.problem
+    short = {key: counted[name] for key, name in METRICS.items() if name in counted}
+    return short | dict(_derived(short, problem.elements, problem.input_bytes, _results(plan)))
+
+
+def _results(plan: Plan) -> int:
+    """Bytes that the first launch leaves: partials for the next, or for its last block, and
+    answers."""
+    reduction = plan.problem.reduction
+    if len(plan.passes) > 1:
+        return plan.passes[0].grid * reduction.acc_size
+    return plan.scratch.get("partials", 0) + plan.outputs * reduction.result_size
+
+
+def _derived(
+    got: Mapping[str, float], elements: int, needed: float, results: float
+) -> Iterator[tuple[str, float]]:
+    def have(*names: str) -> bool:
+        return all(got.get(name) is not None for name in names)
+
+    if have("read"):
+        yield "read_share", got["read"] / needed
+    if have("written"):
+        yield "written_share", got["written"] / results
+    if have("wavefronts", "conflicts") and 0 < got["wavefronts"] > got["conflicts"]:
+        yield "turns", got["wavefronts"] / (got["wavefronts"] - got["conflicts"])
+    if have("sectors", "requests") and got["requests"]:
+        yield "sectors_a_request", got["sectors"] / got["requests"]
+        yield "sector_share", got["sectors"] * SECTOR_BYTES / needed
+    if have("cycles") and got["cycles"]:
+        for what in ("barrier", "memory"):
+            if have(f"{what}_cycles"):
+                yield f"{what}_wait_pct", 100 * got[f"{what}_cycles"] / got["cycles"]
+    if have("instructions"):
+        yield "instructions_a_warp_of_elements", 32 * got["instructions"] / elements
+    if have("time_ns") and got["time_ns"]:
+        yield "gb_s", needed / got["time_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +314,29 @@ def _why_nothing(text: str) -> str:
     said = (errors or [line for line in reversed(lines) if not line.startswith("==")])[:1]
     why = said[0].rstrip(".") if said else "it printed nothing"
     return f"ncu counted nothing: {why}; cudareduce info says what this machine can run"
+
+
+_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Memory throughput in per cent by kernel, or why there is none."""
+
+    throughput_pct: dict[str, float]
+    why_not: str = ""
+
+
+def shares(spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern: str) -> Shares:
+    """Profile the first launch of each case, on `rows` of `n` elements; what goes wrong is in the
+    answer."""
+    task = Task(spec, tuple(cases), n, rows, pattern)
+    try:
+        done = profiled(task, [MEMORY_PCT], Deadline(_LIMIT_S))
+    except EnvironmentProblem as problem:
+        return Shares({}, str(problem))
+    counted = {
+        launch.kernel: launch.counted[MEMORY_PCT]
+        for launch in reversed(done.launches) if launch and MEMORY_PCT in launch.counted
+    }  # fmt: skip
+    return Shares(counted, "" if counted else next(filter(None, done.reasons), "no figures"))

@@ -18,7 +18,7 @@ from cudareduce.compiled.traffic import Traffic, count_traffic, plan_of
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
-from cudareduce.profile.metrics import SECTOR_BYTES
+from cudareduce.profile.ncu import SECTOR_BYTES
 
 #: Whoever reads less of an input has not reduced it.
 _ALL = 0.9

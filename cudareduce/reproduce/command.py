@@ -19,7 +19,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.library.registry import load_registry
 from cudareduce.library.suite import Suite
-from cudareduce.profile.share import Shares, shares
+from cudareduce.profile.ncu import Shares, shares
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.reproduce.experiments import (
     Experiment,

@@ -9,17 +9,52 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.results.protocol import NUMBERS, PROTOCOL
+from cudareduce.progress import say
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
+
+#: The types of numbers in JSON, of which true and false are none.
+NUMBERS = frozenset((int, float))
+
+
+def _figures(value: Any) -> bool:
+    return type(value) is dict and NUMBERS.issuperset(map(type, value.values()))
+
+
+def _connected(value: Any, count: int) -> bool:
+    """Whether it says of a GPU where it is, and what leads from it to those of so many ranks."""
+    kinds = {"name": (str,), "address": (str,), "pcie": (str, NoneType)}
+    lists = {"ways": (str, NoneType), "reaches": (bool, NoneType)}
+    return (
+        type(value) is dict
+        and all(type(value.get(name, 0)) in kind for name, kind in kinds.items())
+        and all(type(value.get(name)) is list and len(value[name]) == count for name in lists)
+        and all(type(each) in kind for name, kind in lists.items() for each in value[name])
+    )
+
+
+#: What tables take from a protocol.
+PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
+    "suite": lambda value: type(value) is str,
+    "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
+    "floors_us": _figures,
+    "gpus": lambda value: type(value) is list and all(_connected(gpu, len(value)) for gpu in value),
+    "profiler": lambda value: (
+        type(value) is dict
+        and value.keys() == {"throughput_pct", "why_not"}
+        and _figures(value["throughput_pct"])
+        and type(value["why_not"]) is str
+    ),
+}
 
 
 def check_writable(path: Path) -> None:
@@ -291,3 +326,22 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     if hint == _TEXTS:
         return (hint,)
     return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+
+
+def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
+    """The runs of these files. Of several, those that hold no records, such as what `reveal` and
+    `selftest` store, are left out, and that is said; none at all, and one that is damaged, is a
+    UsageError."""
+    found, others = {}, []
+    for path in paths:
+        data = read_json(path)
+        if len(paths) > 1 and isinstance(data, dict) and not data.get("records"):
+            others.append(path)
+        else:
+            found[path] = run_of(path, data)
+    names = ", ".join(map(str, others))
+    if not found:
+        raise UsageError(f"none holds records of bench: {names}; write some with bench --json")
+    if others:
+        say(f"left out, without records of bench: {names}")
+    return found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.profile.metrics import METRICS
+from cudareduce.profile.ncu import METRICS
 
 _SCRIPT = """
 import json, os, sys, time

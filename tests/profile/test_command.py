@@ -88,7 +88,7 @@ def test_diff_takes_two(cudareduce: Call, ncu: FakeNcu) -> None:
 def test_a_metric_that_this_ncu_does_not_know_is_a_dash(
     cudareduce: Call, ncu: FakeNcu, name: str
 ) -> None:
-    from cudareduce.profile.metrics import METRICS
+    from cudareduce.profile.ncu import METRICS
 
     ncu.troubled(unknown=[METRICS[name]])
     code, out, err = cudareduce("profile", LADDER[0], "--n", N, "--quiet")

@@ -10,9 +10,16 @@ from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.problem.operators import reduction_of
-from cudareduce.profile.metrics import MEMORY_PCT, METRICS, of_launch
-from cudareduce.profile.ncu import Task, launch_all, parse, refused_in
-from cudareduce.profile.share import shares
+from cudareduce.profile.ncu import (
+    MEMORY_PCT,
+    METRICS,
+    Task,
+    launch_all,
+    of_launch,
+    parse,
+    refused_in,
+    shares,
+)
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, fake_ncu
 

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.profile.share import Shares
+from cudareduce.profile.ncu import Shares
 from cudareduce.reproduce.experiments import experiments, fastcuda_lines, section
 from cudareduce.results.record import Record, Run
 

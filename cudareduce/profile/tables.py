@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from cudareduce.library.kernel import Kernel
-from cudareduce.profile.lines import BUSY, Line, Values
-from cudareduce.profile.profiles import Profile
-from cudareduce.profile.steps import between, next_steps
+from cudareduce.library.registry import steps_of
+from cudareduce.profile.lines import BUSY, Line, Profile, Values
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
@@ -109,3 +108,37 @@ def _lines(profile: Profile) -> Iterator[dict[str, str]]:
     if not profile.reason:
         for line in profile.lines:
             yield dict(zip(("what", "here", "means"), _row(profile, line), strict=True))
+
+
+#: The headings of the lines that a technique moves.
+_MOVES = {
+    "no_divergence": ("lanes at work",),
+    "no_bank_conflict": ("shared memory",),
+    "first_add": ("waits for memory", "instructions"),
+    "warp_unroll": ("waits at barriers", "instructions"),
+    "template_unroll": ("instructions",),
+    "multi_add": ("waits for memory", "instructions"),
+    "wide_load": ("loads under way", "instructions"),
+    "shuffle": ("shared memory", "waits at barriers"),
+    "last_block": ("launches",),
+}
+#: So many are named where a kernel has many.
+_MOST = 4
+
+
+def next_steps(kernel: Kernel, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """A line for each kernel that is a step from this one: what it changes, and which lines its new
+    techniques are about."""
+    steps = steps_of(kernels).get(kernel.id, [])
+    for step in steps[:_MOST]:
+        new = [word for word in step.techniques if word not in kernel.techniques]
+        about = dict.fromkeys(heading for word in new for heading in _MOVES.get(word, ()))
+        of = f" (about {', '.join(about)})" if about else ""
+        yield f"next: {step.id}{of}: {step.change}"
+    if len(steps) > _MOST:
+        yield f"and {len(steps) - _MOST} steps more: cudareduce show {kernel.id} names them"
+
+
+def between(before: Kernel, after: Kernel) -> str:
+    """What the second changes against the first, where it is a step from it; else nothing."""
+    return f"{after.id} is the step after {before.id}: {after.change}" * (after.after == before.id)
