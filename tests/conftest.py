@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache as cached
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,8 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.library.suite import Suite, load_suite
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.results.record import Record
 from cudareduce.workers import fork_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +36,20 @@ if sys.dont_write_bytecode:
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(ROOT / ".pytest_cache" / "compiled")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
+def read_result(text: str | bytes) -> Any:
+    """Parse JSON of the tool. In records and devices, fields that are missing are filled in."""
+    return json.loads(text, object_hook=_filled_in)
+
+
+def _filled_in(values: dict[str, Any]) -> dict[str, Any]:
+    if {"kernel", "verdict", "timing"} <= values.keys():
+        return {**dict.fromkeys(field.name for field in fields(Record)), **values}
+    if {"device", "protocol", "records"} <= values.keys():
+        device = dict.fromkeys(field.name for field in fields(DeviceInfo))
+        return {**values, "device": device | values["device"]}
+    return values
 
 
 def why_no_gpu() -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import re
 import subprocess
 import sys
@@ -22,6 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.conftest import read_result
 
 ROOT = Path(__file__).parents[1]
 #: What counts as a hang, in seconds.
@@ -54,7 +55,7 @@ def say(folder: Path, file: str, asked: Sequence[str]) -> Said:
             )
         except subprocess.TimeoutExpired:
             return Said(file, None, {}, "no end", time.monotonic() - began)
-        records = json.loads(out.read_text())["records"] if out.exists() else []
+        records = read_result(out.read_text())["records"] if out.exists() else []
     rows = {r["kernel"].rpartition(":")[2]: (r["verdict"], r["reason"] or "") for r in records}
     return Said(file, done.returncode, rows, done.stderr, time.monotonic() - began)
 

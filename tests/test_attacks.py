@@ -35,7 +35,7 @@ from cudareduce.cli.main import cli
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.workers import fork_server
 from tests.cli.test_main import MINE as MINE_CU
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -1019,7 +1019,7 @@ def test_both_files_of_one_stem_have_a_row(
         Path(name).mkdir()
         Path(name, "mine.cu").write_text(kernel())
     code, out, _ = cudareduce(*f"bench a/mine.cu b/mine.cu --n 33 {CPU} --format json".split())
-    records = json.loads(out)["records"]
+    records = read_result(out)["records"]
     assert (code, [record["verdict"] for record in records]) == (0, ["pass", "pass"])
     assert len({record["kernel"] for record in records}) == 2
 

@@ -6,7 +6,6 @@ run of these tests; what fails names it.
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import random
@@ -26,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.results.store import load
+from tests.conftest import read_result
 from tests.test_attacks import CPU, RIGHT, end, environment, in_session, kernel, run_apart, soon
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGQUIT: 131}
@@ -376,7 +376,7 @@ def test_four_cold_starts_at_once_share_one_cache(place: Place) -> None:
             nothing_left(run, place)
     codes = [run.process.returncode for run in runs]
     said = [run.said for run in runs]
-    found = [json.loads(run.out.read_text())["records"] for run in runs if not any(codes)]
+    found = [read_result(run.out.read_text())["records"] for run in runs if not any(codes)]
     assert codes == [0] * 4, said
     assert all(records == found[0] for records in found)
     assert all(record["verdict"] == "pass" for record in found[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from cudareduce.report.sections import answer_sections, sections
 from cudareduce.results.record import Run
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 from tests.simulate import H200, record
@@ -29,7 +29,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
 def records(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
     code, out, err = answer
     assert code == 0, err
-    found: list[dict[str, Any]] = json.loads(out)["records"]
+    found: list[dict[str, Any]] = read_result(out)["records"]
     return found
 
 
@@ -43,7 +43,7 @@ def test_it_takes_another_kernel_from_size_to_size(
     assert code == 0
     assert "\nauto: reduce_tiles_scalar, 256 threads x 16 elements\n" in out
     assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements\n" in out
-    stored = json.loads(path.read_text())["records"]
+    stored = read_result(path.read_text())["records"]
     mine = [r for r in stored if r["kernel"] == "auto"]
     taken = [(r["n"], r["chosen"], r["block"], r["items"], r["grid"]) for r in mine]
     assert taken == [
@@ -132,7 +132,7 @@ def test_it_stands_beside_libraries(
     path = tmp_path / "run.json"
     asked = ("bench", "auto", "--n", "2^12,2^16", "--rounds", "6", "--quiet", "--peers", "all")
     assert cudareduce(*asked, "--json", path)[0] == 0
-    beside = [r for r in json.loads(path.read_text())["records"] if r["context"]]
+    beside = [r for r in read_result(path.read_text())["records"] if r["context"]]
     assert [(r["n"], r["chosen"]) for r in beside if r["kernel"] == "auto"] == [
         (4096, "reduce_tiles_scalar"), (65536, "reduce_tiles_mailbox")
     ]  # fmt: skip

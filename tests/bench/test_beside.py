@@ -13,6 +13,7 @@ import pytest
 
 from cudareduce.peers.job import Job
 from cudareduce.peers.session import LibraryWorkers
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 
@@ -57,7 +58,7 @@ def test_a_pass_of_their_own(beside: Call, tmp_path: Path) -> None:
     assert f"speedup: against {KERNEL} " in said
     assert "peer:fine: fine 1.2.3 fake.sum, fine" in said
     assert "peer:absent: skipped, not installed: pip install fake" in said
-    stored_records = json.loads(stored.read_text())["records"]
+    stored_records = read_result(stored.read_text())["records"]
     records = {(r["kernel"], r["context"]): r for r in stored_records if r["aligned_n"] is None}
     assert set(records) == {
         (KERNEL, None), (KERNEL, "primary"), ("peer:fine", "primary"), ("peer:own", "primary"),
@@ -93,7 +94,7 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     assert "peer:off_by_one, off: WRONG: n = 1025, exact, misaligned by 1: got" in said
     assert "peer:faults, n + 1 or off: WRONG: ends its process by SIGABRT" in said
     assert "peer:faults: WRONG" not in " ".join(out.split())  # on what was asked for it is right
-    odd = [r for r in json.loads(stored.read_text())["records"] if r["aligned_n"]]
+    odd = [r for r in read_result(stored.read_text())["records"] if r["aligned_n"]]
     assert {(r["n"], r["offset"], r["aligned_n"]) for r in odd} == {
         (2**13 + 1, 0, 2**13), (2**13, 1, 2**13)
     }  # fmt: skip
@@ -110,7 +111,7 @@ def test_auto_takes_another_kernel_where_rows_begin_anywhere(beside: Call, tmp_p
         "FINE", "bench", "auto", "--n", "32", "--rows", "4096", "--rounds", "6", "--json", stored
     )
     assert code == 0
-    records = json.loads(stored.read_text())["records"]
+    records = read_result(stored.read_text())["records"]
     taken = {(r["n"], r["offset"]): r["chosen"] for r in records if r["kernel"] == "auto"}
     assert taken == {
         (32, 0): "reduce_rows_butterfly", (33, 0): "reduce_rows_staged",
@@ -135,7 +136,7 @@ def test_files_with_libraries_are_compared(beside: Call, cudareduce: Call, tmp_p
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     for path in (old, new):
         beside("FINE", "bench", KERNEL, "--n", "2^13", "--rounds", "6", "--json", path)
-    later = json.loads(new.read_text().replace('"1.2.3"', '"1.3.0"'))
+    later = read_result(new.read_text().replace('"1.2.3"', '"1.3.0"'))
     for record in later["records"]:  # what is measured again is never the same
         record["rounds_us"] = [us and us * 1.0001 for us in record["rounds_us"]]
     new.write_text(json.dumps(later))
@@ -236,7 +237,7 @@ def test_on_the_cpu_where_it_works(
         "bench", KERNEL, "--n", "1000", "--backend", "cpu", "--peers", "cub", "--json", stored
     )
     assert code == 0
-    records = {r["kernel"]: r for r in json.loads(stored.read_text())["records"]}
+    records = {r["kernel"]: r for r in read_result(stored.read_text())["records"]}
     both = records["peer:both"]
     assert (both["verdict"], both["backend"], both["time_us"], both["host_us"]) == (
         "pass", "cpu", None, None
@@ -254,7 +255,7 @@ def test_graphs(beside: Call, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0
     records = {
-        (r["kernel"], r["timing"]): r for r in json.loads(stored.read_text())["records"]
+        (r["kernel"], r["timing"]): r for r in read_result(stored.read_text())["records"]
         if r["context"] and r["aligned_n"] is None
     }  # fmt: skip
     assert records["peer:fine", "cold graph"]["time_us"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from cudareduce.launch.bound import Bound
 from cudareduce.machine.device import Conditions
 from cudareduce.results.store import load
 from cudareduce.verify.verdict import RIGHT
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.fake_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -42,7 +41,7 @@ def bench(call: Call, *more: object, names: tuple[str, ...] = TWO) -> tuple[int,
     code, out, err = call(
         "bench", *names, "--n", "2^12", "--format", "json", "--quiet", "--debug", *more
     )
-    return code, json.loads(out) if out else None, err
+    return code, read_result(out) if out else None, err
 
 
 def test_a_cold_bench_has_times_intervals_and_conditions(cudareduce: Call, gpu: FakeGpu) -> None:
@@ -306,7 +305,7 @@ def test_only_the_first_launch_is_right_and_verifying_a_large_size_sees_it(
     monkeypatch.setattr("cudareduce.verify.verification.SMALL", 0)
     code, out, _ = cudareduce("verify", STALE, "--n", 4096, "--format", "json", "--quiet")
     assert code == 3
-    assert "n = 4096, exact: got 2.3" in json.loads(out)["records"][0]["reason"]
+    assert "n = 4096, exact: got 2.3" in read_result(out)["records"][0]["reason"]
 
 
 def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:

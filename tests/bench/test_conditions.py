@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cudareduce.results.store import load
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]
 SHAPES = ROOT / "tests/foreign_shapes"
@@ -42,7 +41,7 @@ def test_a_condition_is_found_and_stored(cudareduce: Call, tmp_path: Path) -> No
     assert code == 0, out
     assert f"quads_without_rest: right if {' and '.join(CONDITIONS)}" in out
     assert "quads_without_rest: skipped, is right if n is a multiple of 4, not 4097" in out
-    right, skipped = json.loads(stored.read_text())["records"]
+    right, skipped = read_result(stored.read_text())["records"]
     assert (right["verdict"], right["conditions"]) == ("pass", CONDITIONS)
     assert (skipped["verdict"], skipped["conditions"]) == ("skip", [])
     row = next(csv.DictReader(table.read_text().splitlines()))

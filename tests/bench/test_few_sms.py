@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import reduction_of
+from tests.conftest import read_result
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
 from tests.peers.fakes import use_fakes
 from tests.simulate import record
@@ -39,7 +39,7 @@ def run(call: Call, *arguments: object) -> Any:
     rounds = () if "--rounds" in arguments else ("--rounds", "6")
     code, out, err = call(*arguments, *rounds, "--format", "json", "--quiet")
     assert code == 0, err
-    return json.loads(out)
+    return read_result(out)
 
 
 @pytest.mark.parametrize("kernel", CAPPED, ids=lambda kernel: kernel.id)
@@ -175,7 +175,7 @@ def test_a_check_measures_on_the_same_sms_again(
         "check", "--baseline", stored, "--quiet", "--no-same-code", "--format", "json"
     )
     assert code == 0, err
-    rows = json.loads(out)
+    rows = read_result(out)
     assert [(row["kernel"], row["sms"], row["verdict"]) for row in rows] == [
         (TILES, 1, "SAME"), (TILES, 2, "SAME"),
     ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -54,7 +53,7 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 def bench(call: Call, *more: object) -> tuple[int, Any, str]:
     rounds = ("--rounds", 1, "--n", 3000, "--quiet", "--debug")
     code, out, err = call("bench", *more, *rounds, "--backend", "cuda", "--format", "json")
-    return code, json.loads(out) if out else None, err
+    return code, read_result(out) if out else None, err
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from cudareduce.verify.jobs import Job
 from cudareduce.verify.result_monitor import OwnBuffers, ResultMonitor, TimedData, TimedInput
 from cudareduce.verify.sanitizer import sanitized
 from tests.cli.test_main import MINE
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.verify.test_result_monitor import COOPERATIVE, RIGHT_KERNEL
 
 pytestmark = pytest.mark.gpu
@@ -81,7 +80,7 @@ def medians(
 def records(call: Call, *arguments: object) -> list[dict[str, Any]]:
     code, out, err = call("bench", *arguments, "--format", "json", "--quiet")
     assert code == 0, err or out
-    found: list[dict[str, Any]] = json.loads(out)["records"]
+    found: list[dict[str, Any]] = read_result(out)["records"]
     return found
 
 
@@ -137,7 +136,7 @@ def test_two_processes_agree(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "cudareduce", "bench", V7, "--n", "2^24,2^25", "--json",
                    str(path), "--quiet"]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True)
-        runs.append([r["time_us"] for r in json.loads(path.read_text())["records"]])
+        runs.append([r["time_us"] for r in read_result(path.read_text())["records"]])
     for one, other, share in zip(*runs, (0.01, 0.005), strict=True):
         assert one == pytest.approx(other, rel=share)
 
@@ -180,7 +179,7 @@ def test_a_write_behind_a_buffer_is_seen(
     )
     code, out, _ = cudareduce("verify", mine, "--n", 1000, "--format", "json", "--quiet")
     assert code == 3
-    assert "it wrote outside 'out'" in json.loads(out)["records"][0]["reason"]
+    assert "it wrote outside 'out'" in read_result(out)["records"][0]["reason"]
 
 
 def test_atomics_differ_and_trees_do_not(cudareduce: Call) -> None:
@@ -201,7 +200,7 @@ def test_a_cold_time_above_theory_is_an_alarm(cudareduce: Call) -> None:
         "bench", V7, "--n", "2^25", "--peak-gb-s", 1000, "--format", "json", "--quiet"
     )
     assert out, err
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert code == 3
     assert "alarm:" in record["reason"]
     assert record["time_us"] is None
@@ -224,7 +223,7 @@ def test_a_sweep_finds_floor_and_bandwidth(cudareduce: Call) -> None:
         "--max-time", 45, "--format", "json", "--quiet",
     )  # fmt: skip
     assert code == 0, err or out
-    fast, slow = json.loads(out)["protocol"]["models"]
+    fast, slow = read_result(out)["protocol"]["models"]
     assert 2 < fast["floor_us"] < fast["a_us"] < 20
     assert slow["gb_s"] < fast["gb_s"] < 6000
     assert fast["gb_s_low"] <= fast["gb_s"] <= fast["gb_s_high"]
@@ -235,7 +234,7 @@ def test_what_cheats_while_it_is_timed_is_wrong(cudareduce: Call, name: str) -> 
     path = ROOT / "tests" / "cheats" / f"{name}.cu"
     code, out, err = cudareduce("bench", path, "--n", "2^20", "--format", "json", "--quiet")
     assert code == 3, err
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert record["time_us"] is None
     assert "timed launch" in record["reason"]
 
@@ -295,7 +294,7 @@ def test_a_kernel_may_wait_for_its_grid(cudareduce: Call, tmp_path: Path) -> Non
     assert record["time_us"] > 0
     path.write_text(COOPERATIVE.format(grid=1200))
     code, out, _ = cudareduce("bench", path, "--n", "2^22", "--format", "json", "--quiet")
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert record["verdict"] == "skip", record["reason"]
     assert "at one time: launch fewer" in record["reason"]
     assert code == 6
@@ -307,7 +306,7 @@ def test_a_kernel_may_wait_for_its_grid(cudareduce: Call, tmp_path: Path) -> Non
 def test_what_the_sanitizer_finds(cudareduce: Call, tmp_path: Path) -> None:
     code, out, err = cudareduce("verify", V7, "--n", 1000, "--sanitize", "--format", "json")
     assert code == 0, err
-    assert [r["reason"] for r in json.loads(out)["records"]] == [""]
+    assert [r["reason"] for r in read_result(out)["records"]] == [""]
     for name, old, new, says in (
         ("memcheck", "    __syncthreads();", "    (void)*(volatile const In *)(in + n + 40000);"
          "    __syncthreads();", "Invalid __global__ read"),
@@ -334,7 +333,7 @@ def test_this_machine_measures_well(cudareduce: Call, tmp_path: Path) -> None:
     code, out, err = cudareduce("selftest", "--json", path)
     assert code == 0, err
     assert time.monotonic() - began < 120
-    found = json.loads(path.read_text())["protocol"]["selftest"]
+    found = read_result(path.read_text())["protocol"]["selftest"]
     print(out)
     assert found["comparisons"] >= 200
     assert found["false_verdicts"] == 0

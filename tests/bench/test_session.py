@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from cudareduce.results.store import load
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import RIGHT, Verdict
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]
 TWO = ("reduce_v0_baseline", "reduce_v7_shuffle")
@@ -24,7 +23,7 @@ QUIET = ("--backend", "cpu", "--quiet", "--format", "json")
 
 
 def _reasons(out: str) -> dict[str, tuple[str, str]]:
-    return {r["kernel"]: (r["verdict"], r["reason"]) for r in json.loads(out)["records"]}
+    return {r["kernel"]: (r["verdict"], r["reason"]) for r in read_result(out)["records"]}
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.results.record import COLUMNS
+from tests.conftest import read_result
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -97,7 +97,7 @@ def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
     assert files["csv"].read_text() == out
     rows = list(csv.DictReader(out.splitlines()))
     assert tuple(rows[0]) == COLUMNS
-    run = json.loads(files["json"].read_text())
+    run = read_result(files["json"].read_text())
     assert run["device"]["name"] == "CPU emulator"
     assert run["tool"]["argv"]
     assert len(run["records"]) == len(rows) == 8
@@ -121,7 +121,7 @@ def test_files_hold_what_was_printed(cudareduce: Call, tmp_path: Path) -> None:
 )
 def test_no_elements_give_the_identity(cudareduce: Call, name: str, ops: str) -> None:
     code, out, _ = cudareduce("bench", name, "--n", 0, "--op", ops, "--format", "json", *ON_CPU)
-    records = json.loads(out)["records"]
+    records = read_result(out)["records"]
     assert code == 0
     assert {r["passes"] for r in records if r["verdict"] == "pass"} == {0}
 
@@ -139,7 +139,7 @@ def test_a_kernel_of_ones_own_is_one_file(cudareduce: Call, mine: Path) -> None:
     assert "mine" in out
     assert cudareduce("verify", mine, "--n", "1,1000", *ON_CPU)[0] == 0
     code, out, _ = cudareduce("list", "--format", "json", "--kernels", mine.parent)
-    listed = {kernel["id"]: kernel for kernel in json.loads(out)}
+    listed = {kernel["id"]: kernel for kernel in read_result(out)}
     assert listed["mine"]["title"] == "Mine"
     code, out, _ = cudareduce("bench", "mine", "--kernels", mine.parent, "--n", 5, *ON_CPU)
     assert code == 0
@@ -157,7 +157,7 @@ def test_list_shows_a_suite_under_its_authors_names(cudareduce: Call) -> None:
 
 
 def test_list_as_json_has_the_promised_fields(cudareduce: Call) -> None:
-    listed = json.loads(cudareduce("list", "--format", "json")[1])
+    listed = read_result(cudareduce("list", "--format", "json")[1])
     wanted = {"id", "family", "title", "scope", "order", "finish", "dtypes", "ops", "after",
               "techniques", "published", "requires"}  # fmt: skip
     assert all(wanted <= set(kernel) for kernel in listed)
@@ -236,15 +236,15 @@ def test_rows(cudareduce: Call) -> None:
     for n, count in ((0, 3), (31, 5), (32, 0)):
         code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
         assert code == 0, out
-        assert {(r["n"], r["rows"]) for r in json.loads(out)["records"]} == {(n, count)}
+        assert {(r["n"], r["rows"]) for r in read_result(out)["records"]} == {(n, count)}
     code, out, _ = cudareduce(*rows, "--n", 100, "--rows", 3)
     assert code == 0
-    tree, warp = json.loads(out)["records"]
+    tree, warp = read_result(out)["records"]
     assert tree["verdict"] == "pass"
     assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
     code, out, _ = cudareduce(*rows, "--n", 4096)
-    assert [(r["n"], r["rows"]) for r in json.loads(out)["records"]] == [(4096, 1), (32, 128)]
-    warp = json.loads(cudareduce(*rows, "--n", 4097)[1])["records"][1]
+    assert [(r["n"], r["rows"]) for r in read_result(out)["records"]] == [(4096, 1), (32, 128)]
+    warp = read_result(cudareduce(*rows, "--n", 4097)[1])["records"][1]
     assert "(or one array of a multiple of 32), not 4097" in warp["reason"]
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--rows", 2, "--n", 9, *ON_CPU)
     assert code == 2
@@ -258,7 +258,7 @@ def test_a_mean_of_integers_is_a_float64(cudareduce: Call) -> None:
         "--format", "json", *ON_CPU,
     )  # fmt: skip
     assert code == 0
-    assert {r["acc"] for r in json.loads(out)["records"]} == {"float64"}
+    assert {r["acc"] for r in read_result(out)["records"]} == {"float64"}
     code, _, err = cudareduce("bench", "--op", "mean", "--dtype", "int32", "--acc", "float32")
     assert code == 2
     assert "--acc float32 cannot hold a mean of int32: it must be float64" in err
@@ -344,7 +344,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "sum of 1 000 float32" in out
-    assert {r["n"] for r in json.loads(target.read_text())["records"]} >= {1000}
+    assert {r["n"] for r in read_result(target.read_text())["records"]} >= {1000}
 
 
 def _fake_pycuda(folder: Path, driver: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from cudareduce.bench.jobs import Jobs
 from cudareduce.library.registry import kernels_folder
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.gate.conftest import Machine
 
@@ -75,7 +76,7 @@ def baseline(cudareduce: Call, tree: Path, tmp_path: Path, kept: dict[str, str])
 
 def verdicts(out: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for row in json.loads(out):
+    for row in read_result(out):
         found.setdefault(row["kernel"], set()).add(row["verdict"])
     return found
 
@@ -116,16 +117,16 @@ def test_what_got_slower_is_measured_twice_and_fails(
     suite = ElementTree.parse(report).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("4", "2")
-    again = json.loads((tmp_path / "new.json").read_text())
+    again = read_result((tmp_path / "new.json").read_text())
     assert {len(r["rounds_us"]) for r in again["records"]} == {9}
-    series = json.loads((tmp_path / "series.json").read_text())
+    series = read_result((tmp_path / "series.json").read_text())
     assert {entry["unit"] for entry in series} == {"us"}
     assert len(series) == 4
     code, out, _ = cudareduce(
         "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
     )
     assert code == 1
-    assert {row["confirmed"] for row in json.loads(out.split("::error")[0])} == {None, True}
+    assert {row["confirmed"] for row in read_result(out.split("::error")[0])} == {None, True}
 
 
 def test_what_got_faster_passes(cudareduce: Call, baseline: Path, tree: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_new_block_size_in_the_header_is_compared_with_the_old(
     code, out, _ = cudareduce(
         "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
     )
-    rows = [row for row in json.loads(out) if row["kernel"] == "kernel_b"]
+    rows = [row for row in read_result(out) if row["kernel"] == "kernel_b"]
     assert code == 1
     assert {row["verdict"] for row in rows} == {"SLOWER"}
     assert "block x items 256 x 8, now 128 x 8" in rows[0]["reason"]
@@ -266,7 +267,7 @@ def test_two_trees_in_the_same_rounds(cudareduce: Call, tree: Path, tmp_path: Pa
            "--format", "json")  # fmt: skip
     code, out, _ = cudareduce(*ask, "--threshold", "2%")
     assert (code, verdicts(out)) == (1, {"kernel_a": {"SAME"}, "kernel_b": {"SLOWER"}})
-    rows = {row["kernel"]: row for row in json.loads(out)}
+    rows = {row["kernel"]: row for row in read_result(out)}
     assert rows["kernel_a"]["same_code"] is True
     assert rows["kernel_b"]["change_pct"] == pytest.approx(3, abs=0.3)
     assert cudareduce(*ask)[0] == 0
@@ -349,7 +350,7 @@ def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
     assert cudareduce(*bench, *ask)[0] == 0
     (tree / "kernel_w.cu").write_text(text + "\n// slower: 10 %\n")
     code, out, _ = cudareduce("check", "--baseline", path, *ask, "--format", "json")
-    [row] = json.loads(out)
+    [row] = read_result(out)
     assert (code, row["verdict"], row["confirmed"]) == (1, "SLOWER", True)
 
 
@@ -366,7 +367,7 @@ def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
         "--quiet", "--format", "json",
     )  # fmt: skip
     assert code == 1, err
-    [row] = json.loads(out)
+    [row] = read_result(out)
     assert (row["rows"], row["n"], row["verdict"], row["confirmed"]) == (64, 1000, "SLOWER", True)
     code, _, err = cudareduce("check", "--baseline", tmp_path / "no.json", "--rows", 2)
     assert code == 2
@@ -439,7 +440,7 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
     code, _, err = cudareduce(*ask, "--update-baseline", "--rounds", 5)
     assert (code, "a baseline takes --rounds 6 or more" in err) == (2, True)
     short = tree / "short.json"
-    few = json.loads(before)
+    few = read_result(before)
     few["protocol"]["rounds"] = 5
     for r in few["records"]:
         r["rounds_us"] = [r["time_us"]] * 5
@@ -466,7 +467,7 @@ def test_what_check_cannot_repeat_is_told(cudareduce: Call, baseline: Path) -> N
 def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: Path) -> None:
     baseline.write_text(baseline.read_text().replace("kernel_a", "kernel\\u0001a"))
     report, later = tmp_path / "junit.xml", tmp_path / "later.json"
-    run = json.loads(baseline.read_text())
+    run = read_result(baseline.read_text())
     for record in run["records"]:
         record["rounds_us"] = [1.0001 * us for us in record["rounds_us"]]
     later.write_text(json.dumps(run))
@@ -510,7 +511,7 @@ def test_who_reads_json_or_markdown_finds_no_commands_in_it(
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     slow(tree, 30)
-    data = json.loads(baseline.read_text())
+    data = read_result(baseline.read_text())
     baseline.write_text(json.dumps(data | {"device": data["device"] | {"driver": "1.2"}}))
     for style in ("json", "markdown"):
         code, out, err = cudareduce(

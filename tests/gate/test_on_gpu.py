@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 
 from cudareduce.cli.main import run
 from cudareduce.library.registry import kernels_folder
+from tests.conftest import read_result
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]
@@ -61,7 +61,7 @@ def test_identical_code_passes_and_slower_code_does_not(cudareduce: Call, tmp_pa
     ask = ("check", "kernel_*", "--base", base, "--kernels", head, *sizes, "--quiet",
            "--format", "json")  # fmt: skip
     code, out, err = cudareduce(*ask)
-    found = {(row["kernel"], row["verdict"]) for row in json.loads(out)}
+    found = {(row["kernel"], row["verdict"]) for row in read_result(out)}
     assert (code, found) == (1, {("kernel_a", "SAME"), ("kernel_b", "SLOWER")}), out + err
 
 
@@ -79,7 +79,7 @@ def test_identical_code_two_hundred_times(
             "check", "--baseline", path, "--threshold", "2%", "--no-same-code", "--quiet",
             "--format", "json",
         )  # fmt: skip
-        found += Counter(row["verdict"] for row in json.loads(out))
+        found += Counter(row["verdict"] for row in read_result(out))
     with capfd.disabled():
         print(f"\n  A/A on this GPU, threshold 2 %: {dict(found)}")
     assert found.total() == 200
@@ -110,7 +110,8 @@ def injected(tmp_path_factory: pytest.TempPathFactory) -> Injected:
     asked = ["bench", "kernel_*", "--kernels", folder, "--n", sizes, "--quiet", "--json", path]
     assert run([*map(str, asked), "--no-cache"]) == 0
     us = {
-        (row["kernel"], row["n"]): row["time_us"] for row in json.loads(path.read_text())["records"]
+        (row["kernel"], row["n"]): row["time_us"]
+        for row in read_result(path.read_text())["records"]
     }
     cost = {n: 100 * (us["kernel_2", n] / us["kernel_none", n] - 1) for n in TRIED}
     near = min(TRIED, key=lambda n: abs(cost[n] - 3))
@@ -137,7 +138,7 @@ def test_three_per_cent_is_caught_and_ten_always(
         "--quiet", "--threshold", "2%", "--no-same-code", "--format", "json",
     )  # fmt: skip
     assert out, err
-    rows = json.loads(out)
+    rows = read_result(out)
     three = Counter(row["verdict"] for row in rows if "three" in row["kernel"])
     ten = Counter(row["verdict"] for row in rows if "ten" in row["kernel"])
     changes = [float(row["change_pct"]) for row in rows if "three" in row["kernel"]]

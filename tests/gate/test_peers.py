@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 
@@ -42,7 +43,7 @@ def test_libraries_are_compared_with_themselves(
     assert any("2^13, beside 1 off" in line for line in table)
     assert max(map(len, table)) <= 80
     assert "version 1.2.3, now 1.3.0" in said
-    assert json.loads(now.read_text())["protocol"]["peers"] == ["cub"]
+    assert read_result(now.read_text())["protocol"]["peers"] == ["cub"]
     use_fakes(monkeypatch, "SLOW_CUB")
     code, out, err = cudareduce(*ask, "--peers", "cub")
     assert code == 1, out + err
@@ -66,7 +67,7 @@ def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
     use_fakes(monkeypatch, "FINE")
     ask = ("bench", KERNEL, "--n", "2^12,2^13", "--peers", "all", "--json", baseline)
     cudareduce(*ask)
-    run = json.loads(baseline.read_text())
+    run = read_result(baseline.read_text())
     for record in run["records"]:
         if record["kernel"] == "peer:fine:as_called" and record["n"] == 2**13:
             assert record["host_us"] == 57

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cudareduce.problem.inputs import make
 from cudareduce.problem.operators import reduction_of
 from cudareduce.verify.verification import verify
 from tests.cli.test_main import MINE
+from tests.conftest import read_result
 from tests.verify.test_kernels import CORE, EACH_ONCE, prepare
 
 pytestmark = pytest.mark.gpu
@@ -85,7 +85,7 @@ def test_bench_prints_times_it_can_stand_by(cudareduce: Call, tmp_path: Path) ->
     path = tmp_path / "run.json"
     code, out, err = cudareduce("bench", "fastcuda", "--n", "2^22", "--json", path, "--quiet")
     assert (code, err) == (0, "")
-    run = json.loads(path.read_text())
+    run = read_result(path.read_text())
     assert run["device"]["peak_gb_s"] > 100
     assert (
         0 < run["protocol"]["floors_us"][FLOOR_EVENTS] < run["protocol"]["floors_us"][FLOOR_LAUNCH]
@@ -147,7 +147,7 @@ def test_a_file_of_ones_own_cannot_take_the_run_with_it(
         "--quiet",
     )  # fmt: skip
     assert code == 3
-    wrong, right = json.loads(out)["records"]
+    wrong, right = read_result(out)["records"]
     assert (wrong["verdict"], wrong["time_us"]) == ("fail", None)
     assert reason in wrong["reason"]
     assert right["time_us"], (right["verdict"], right["reason"])
@@ -158,7 +158,7 @@ def test_a_right_file_of_ones_own_is_timed(cudareduce: Call, tmp_path: Path) -> 
     mine.write_text(MINE)
     code, out, _ = cudareduce("bench", mine, "--n", "2^20", "--format", "json", "--quiet")
     assert code == 0
-    assert json.loads(out)["records"][0]["time_us"] > 0
+    assert read_result(out)["records"][0]["time_us"] > 0
 
 
 def test_what_nvcc_says_points_at_the_file(cudareduce: Call, tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_what_nvcc_says_points_at_the_file(cudareduce: Call, tmp_path: Path) -> 
     code, out, _ = cudareduce("bench", mine, "--n", 9, "--format", "json", "--quiet")
     line = MINE.splitlines().index("        Acc value = Op::identity();") + 1
     assert code == 2
-    assert f"{mine}({line}): error" in json.loads(out)["records"][0]["reason"]
+    assert f"{mine}({line}): error" in read_result(out)["records"][0]["reason"]

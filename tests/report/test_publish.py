@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load, to_csv, to_json
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]
 DATA = ROOT / "tests" / "data"
@@ -34,7 +33,7 @@ def test_a_dash_prints_what_a_file_would_hold(
     code, out, _ = cudareduce(*VERIFY, f"--{kind}", "-", "--csv" if kind == "json" else "--json",
                               tmp_path / "file")  # fmt: skip
     assert (code, out) == (0, cudareduce(*VERIFY, "--format", kind)[1]) or kind == "json"
-    assert kind != "json" or json.loads(out)["records"][0]["verdict"] == "pass"
+    assert kind != "json" or read_result(out)["records"][0]["verdict"] == "pass"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -98,7 +97,7 @@ def test_csv_escapes_what_json_keeps() -> None:
     made = replace(run, records=(replace(run.records[0], reason=HOSTILE),))
     [row] = csv.DictReader(to_csv(made).splitlines())
     assert row["reason"] == ESCAPED
-    assert json.loads(to_json(made))["records"][0]["reason"] == HOSTILE
+    assert read_result(to_json(made))["records"][0]["reason"] == HOSTILE
 
 
 def test_errors_name_files_without_their_escapes(cudareduce: Call, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from cudareduce.results.store import load
 from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.launcher import _wait
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.several.conftest import Ranks
 from tests.several.wrong import small, write
 
@@ -36,7 +35,7 @@ def test_all_engines_are_right(collective: Ranks, name: str) -> None:
     code, out, err = collective(name, "--ranks", 3, "--dtype", "float32,bfloat16,int8",
                                 "--n", "1,4099", "--format", "json")  # fmt: skip
     assert code == 0, out + err
-    rows = json.loads(out)["records"]
+    rows = read_result(out)["records"]
     ours = {k.short for k in load_kernels().values() if k.collective == name and not k.wrong}
     assert {row["engine"] for row in rows} == {"host", *(f"peer:{short}" for short in ours)}
     assert len(rows) == 3 * (len(ours) + 1)
@@ -150,7 +149,7 @@ def test_each_wrong_one_is_told(
     ]  # fmt: skip
     code, out, err = collective(name, "--kernels", wrong, "--ranks", size, "--engine",
                                 ",".join(engines), "--format", "json")  # fmt: skip
-    rows = {row["engine"]: row["reason"] for row in json.loads(out)["records"]}
+    rows = {row["engine"]: row["reason"] for row in read_result(out)["records"]}
     assert code == 3, err
     assert rows.keys() == set(engines)
     assert all(rows.values()), rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from cudareduce.several.library_versions import (
     Versions,
     check_library,
 )
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.several import fake_cub, nccls
 from tests.simulate import H200
@@ -240,7 +240,7 @@ def test_cub_that_is_the_same(cub: Call, tmp_path: Path) -> None:
     assert out.startswith("CUB 3.6.0 against CUB 3.4.0, ")
     assert f"old: CUB 3.4.0, {tmp_path}/a" in out
     assert "2 compared: 2 SAME" in out
-    records = json.loads(stored.read_text())["records"]
+    records = read_result(stored.read_text())["records"]
     assert [(r["kernel"], r["n"], r["version"], r["verdict"]) for r in records] == [
         ("peer:cub:run_to_run", n, "3.6.0", "pass") for n in (2**10, 2**12)
     ]
@@ -252,7 +252,7 @@ def test_cub_that_is_slower_faster_or_wrong(cub: Call) -> None:
     """Versions of one number, of which a tree was changed, are told apart as well."""
     slower, faster = "#define COST_US 110.0", "#define COST_US 90.0"
     code, out, err = cub((CUB_3_4,), (CUB_3_4, slower), "--format", "json")
-    rows = json.loads(out)
+    rows = read_result(out)
     assert code == 1, out + err
     assert [(row["verdict"], row["confirmed"]) for row in rows] == [("SLOWER", True)] * 2
     code, out, _ = cub((CUB_3_4,), (CUB_3_4, faster))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from cudareduce.several.sharded_inputs import OPS
+from tests.conftest import read_result
 from tests.several.conftest import Ranks
 
 TABLE = """\
@@ -33,7 +33,7 @@ def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
     code, out, err = ranks("bench", "auto", "reduce_v7_shuffle", "--gpus", 2, "--n", 5000,
                            "--backend", "cpu", "--json", path)  # fmt: skip
     assert (code, out.strip()) == (0, TABLE.strip()), err
-    records = json.loads(path.read_text())["records"]
+    records = read_result(path.read_text())["records"]
     assert {r["ranks"] for r in records} == {2}
     assert {r["time_us"] for r in records} == {None}
 
@@ -46,7 +46,7 @@ def test_operators(ranks: Ranks, op: str) -> None:
     code, out, err = ranks("bench", "auto", "--gpus", 3, "--n", 3001, "--op", op, "--dtype",
                            "float16,int32", "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, out + err
-    rows = json.loads(out)["records"]
+    rows = read_result(out)["records"]
     assert [row["verdict"] for row in rows] == ["pass"] * 6
 
 
@@ -55,7 +55,7 @@ def test_all_operators(ranks: Ranks) -> None:
     code, out, err = ranks("bench", "reduce_tiles_acq_rel", "--gpus", 2, "--n", 5, "--op", "all",
                            "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, err
-    assert {row["op"] for row in json.loads(out)["records"]} == set(OPS)
+    assert {row["op"] for row in read_result(out)["records"]} == set(OPS)
 
 
 @pytest.mark.long

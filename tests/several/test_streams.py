@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 from cudareduce.bench.stream.measure import Alone
 from cudareduce.results.record import Record
 from cudareduce.several.streams import _with_worst
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
 from tests.several.conftest import Ranks
 
@@ -29,7 +28,7 @@ def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
                            "--json", path)  # fmt: skip
     assert code == 0, err
     assert out.startswith("sum of 100 003 float32 from the host's memory on 3 ranks, CPU emulator")
-    records = json.loads(path.read_text())["records"]
+    records = read_result(path.read_text())["records"]
     assert {(r["way"], r["ranks"], r["n"], r["verdict"]) for r in records} == {
         (way, 3, 100_003, "pass") for way in ("pinned", "mapped", "pageable")
     }
@@ -88,7 +87,7 @@ def test_the_slowest_counts(
             ask = ("bench", "auto", "--from", "host", "--n", 30001, "--rounds", 6, "--seed", 1)
             code, out, err = cudareduce(*ask, "--json", stored)
             assert code == 0, out + err
-        found.append([r["time_us"] for r in json.loads(stored.read_text())["records"]])
+        found.append([r["time_us"] for r in read_result(stored.read_text())["records"]])
     assert found[1] == pytest.approx([3 * us for us in found[0]], rel=0.05)
 
 

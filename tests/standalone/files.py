@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import shlex
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
+from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 
 Line = Mapping[str, str]
@@ -57,7 +57,7 @@ def by_tool(line: Line, files: Path, folder: Path) -> float | None:
         sys.executable, "-m", "cudareduce", "bench", files / line["file"], "--n", line["n"],
         "--quiet", "--json", path, *shlex.split(line["options"]),
     ])  # fmt: skip
-    records = json.loads(path.read_text())["records"]
+    records = read_result(path.read_text())["records"]
     times = [r["time_us"] for r in records if r["time_us"] and r["aligned_n"] is None]
     return float(times[0]) if times else None
 

@@ -9,7 +9,6 @@ It needs a GPU, nvcc and PyTorch.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from statistics import median
 from time import monotonic
 
 from cudareduce.peers import cccl
+from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 
 #: What stands for whom: rows of the tool, and the programs beside it.
@@ -39,7 +39,7 @@ def by_tool(folder: Path, sizes: Sequence[int], rounds: int) -> Found:
         sys.executable, "-m", "cudareduce", "bench", "reduce_v7_shuffle", "--quiet", "--peers",
         "cub,torch", "--rounds", rounds, "--json", path, "--n", ",".join(map(str, sizes)),
     ])  # fmt: skip
-    records = json.loads(path.read_text())["records"]
+    records = read_result(path.read_text())["records"]
     return {
         (r["kernel"], r["n"]): r["time_us"] for r in records
         if r["kernel"] in ROWS and r["time_us"] and r["aligned_n"] is None

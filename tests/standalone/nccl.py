@@ -10,7 +10,6 @@ longer than its launch, nccl-tests prints the same. It needs two GPUs and nvcc.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from statistics import median
 
 from cudareduce.machine.host import packaged
 from cudareduce.several.nccl import NAME
+from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 
 SIZES = tuple(2**k for k in range(10, 29, 2))
@@ -41,7 +41,7 @@ def by_tool(folder: Path, library: Path) -> dict[int, float]:
         sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--engine", "nccl",
         "--nccl", library, "--n", ",".join(map(str, SIZES)), "--quiet", "--json", path,
     ])  # fmt: skip
-    return {r["n"]: r["loop_us"] for r in json.loads(path.read_text())["records"] if r["loop_us"]}
+    return {r["n"]: r["loop_us"] for r in read_result(path.read_text())["records"] if r["loop_us"]}
 
 
 def main() -> None:

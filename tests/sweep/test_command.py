@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +28,7 @@ from cudareduce.sweep.tables import (
     sweep_sections,
     undecided,
 )
+from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -326,7 +326,7 @@ def test_sweep_prints_times_models_and_crossings(
     assert code == 0, out
     assert "floor us" in out and "half at n" in out and "2^14" in out
     assert "nan" not in out.lower()
-    run = json.loads(path.read_text())
+    run = read_result(path.read_text())
     assert len(run["records"]) == 14
     assert [m["kernel"] for m in run["protocol"]["models"]] == [
         "reduce_v6_multi_add", "reduce_v7_shuffle",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from cudareduce.bench.jobs import Jobs
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.sweep.tables import curve_sections, curves, dips
+from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.peers.fakes import use_fakes
 from tests.simulate import CEILING_GB_S, record
@@ -93,6 +93,6 @@ def test_the_command(
     lines = [line.split() for line in out.splitlines() if "█" in line]
     assert [words[-4] for words in lines] == ["1", "2", "all"]
     assert (lines[0][0], lines[2][0]) == ("reduce_tiles_acq_rel", "peer:fine")
-    records = json.loads(stored.read_text())["records"]
+    records = read_result(stored.read_text())["records"]
     assert {r["sms"] for r in records if r["time_us"]} == {1, 2, None}
     assert not any(r["aligned_n"] for r in records)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from cudareduce.backend import Argument, Launch, Program, Source
 from cudareduce.errors import UsageError
 from cudareduce.machine.device import Conditions
 from cudareduce.tune.search import CandidateTimer
+from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
 from tests.simulate import H200
 
@@ -87,12 +87,12 @@ def test_a_planted_best_is_found_and_auto_takes_it(
     assert "no gain" not in out
     assert {e.fixed for e in entries(folder)} == {True, False}
     assert {(e.kernel, e.block, e.items, e.n) for e in entries(folder)} == {(KERNEL, *BEST, 4096)}
-    tuned = json.loads(out_json.read_text())["protocol"]["tuned"]
+    tuned = read_result(out_json.read_text())["protocol"]["tuned"]
     assert [one["name"] for one in tuned] == [KERNEL, "auto", "auto:fixed"]
     assert all(one["tried"] == 12 and 1.2 < one["speedup"] < 1.3 for one in tuned)
     assert tuned[1]["before"] == "reduce_tiles_scalar, 256 x 16 one"
     code, out, _ = cudareduce("bench", "auto", "--n", "2^12", "--quiet", "--format", "json")
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert (record["kernel"], record["chosen"]) == ("auto", KERNEL)
     assert (record["block"], record["items"]) == BEST
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from cudareduce.auto.table import Entry, read_table, write_table
 from cudareduce.backends import choose_backend, open_timed
 from cudareduce.library.registry import Registry
+from tests.conftest import read_result
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.gpu
@@ -44,7 +44,7 @@ def test_what_is_tuned_is_what_auto_takes(
     assert tuned.kernel == "reduce_tiles_acq_rel", out
     code, out, err = cudareduce("bench", "auto", "--n", "2^22", "--quiet", "--format", "json")
     assert code == 0, err
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert (record["chosen"], record["block"], record["items"]) == (
         tuned.kernel, tuned.block, tuned.items
     )  # fmt: skip
@@ -57,4 +57,4 @@ def test_auto_is_right_at_every_size(cudareduce: Call, folder: Path, op: str) ->
     asked = ("--n", sizes, "--op", op, "--dtype", "int32", "--quiet", "--rounds", "1")
     code, out, err = cudareduce("bench", "auto", "auto:fixed", *asked, "--format", "json")
     assert code == 0, err
-    assert {record["verdict"] for record in json.loads(out)["records"]} == {"pass"}
+    assert {record["verdict"] for record in read_result(out)["records"]} == {"pass"}

@@ -6,7 +6,6 @@ that no net catches so far names the net that is to, and is expected to get thro
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.library.kernel import load_kernel
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -77,7 +76,7 @@ def judged(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> Judged:
     def call(command: str, path: Path, *more: str) -> tuple[int, str, str]:
         name = path.relative_to(ROOT)
         code, out, _ = cudareduce(command, name, "--op", op(path), "--format", "json", *more)
-        [record] = json.loads(out)["records"]
+        [record] = read_result(out)["records"]
         return code, record["verdict"], record["reason"]
 
     return call
@@ -117,7 +116,7 @@ def test_no_honest_twin_is_rejected(
     code, out, err = cudareduce(
         "verify", *paths, "--op", operator, "--backend", "cpu", "--format", "json", *more
     )
-    records = json.loads(out)["records"]
+    records = read_result(out)["records"]
     wrong = [(r["kernel"], r["reason"]) for r in records if r["verdict"] != "pass"]
     assert (code, len(records), wrong) == (0, len(paths), []), err
 

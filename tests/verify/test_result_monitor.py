@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.problem.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
 from cudareduce.verify.result_monitor import OwnBuffers, TimedData
+from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -71,7 +71,7 @@ def test_without_a_seed_nobody_knows_the_timed_input(
     for more in ((), (), ("--seed", 0), ("--seed", 6)):
         code, out, err = cudareduce(*ask, "--quiet", *more)
         assert code == 0, err
-        protocol = json.loads(out)["protocol"]
+        protocol = read_result(out)["protocol"]
         seeds.append((protocol["seed"], protocol["timed_seed"]))
     assert [seed for seed, _ in seeds] == [0, 0, 0, 6]
     assert seeds[0][1] != seeds[1][1]
@@ -188,7 +188,7 @@ def benched(
         "json", *more,
     )  # fmt: skip
     assert out, err
-    found = {r["kernel"]: r for r in json.loads(out)["records"]}
+    found = {r["kernel"]: r for r in read_result(out)["records"]}
     return {"code": code, **found}
 
 

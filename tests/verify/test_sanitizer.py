@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from cudareduce.verify import sanitizer as sanitizer_module
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.sanitizer import TOOLS, read_report
 from cudareduce.workers import python_command
+from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, use
 
 Call = Callable[..., tuple[int, str, str]]
@@ -92,7 +92,7 @@ def verified(call: Call, *more: object) -> tuple[int, dict[str, tuple[str, str]]
         "--quiet", *more,
     )  # fmt: skip
     assert out, err
-    return code, {r["kernel"]: (r["verdict"], r["reason"]) for r in json.loads(out)["records"]}
+    return code, {r["kernel"]: (r["verdict"], r["reason"]) for r in read_result(out)["records"]}
 
 
 def test_what_a_tool_finds_makes_a_kernel_wrong(cudareduce: Call, sanitizer: Path) -> None:

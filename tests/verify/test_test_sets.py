@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.verify.jobs import Job, combined, final_verdict, limited
 from cudareduce.verify.test_sets import edges, race_test_sets
 from cudareduce.verify.verdict import Verdict, skipped
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
 from tests.verify.test_result_monitor import COOPERATIVE
 
@@ -205,7 +204,7 @@ def test_each_is_found(cudareduce: Call, tmp_path: Path) -> None:
             "verify", *paths, "--op", op, "--backend", "cpu", "--format", "json", "--quiet"
         )
         assert code == 3, err
-        reasons |= {r["kernel"]: r["reason"] for r in json.loads(out)["records"]}
+        reasons |= {r["kernel"]: r["reason"] for r in read_result(out)["records"]}
     odd = {name: why for name, why in reasons.items() if _CASES[name].says not in why}
     assert not odd, "\n".join(odd.values())
     assert reasons.keys() == _CASES.keys()
@@ -238,7 +237,7 @@ def test_a_file_without_a_header_is_tried_in_its_own_block_only(
     path.write_text(_BARE % (count, value))
     code, out, err = cudareduce("verify", path, "--backend", "cpu", "--format", "json")
     assert code == 0, out + err
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert record["tried_sizes"] > 5
 
 
@@ -252,7 +251,7 @@ def test_a_file_that_bears_the_name_of_a_kernel_is_tried_in_its_other_blocks(
     assert "blockIdx.x * (BLOCK / 32)" in text
     path.write_text(text.replace("blockIdx.x * (BLOCK / 32)", "blockIdx.x * (BLOCK / 31)"))
     code, out, _ = cudareduce("verify", path, "--backend", "cpu", "--quiet", "--format", "json")
-    [record] = json.loads(out)["records"]
+    [record] = read_result(out)["records"]
     assert (code, record["reason"].split(",")[0]) == (3, "block 1024: n = 31 x 65 rows")
 
 

@@ -3,7 +3,6 @@ what is made of times."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from cudareduce.bench.stream import pipeline, trial
 from cudareduce.bench.stream.pipeline import Piece
 from cudareduce.errors import KernelFault
+from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
@@ -34,7 +34,7 @@ def numbers(tmp_path: Path) -> Path:
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    return json.loads(path.read_text())["records"]  # type: ignore[no-any-return]
+    return read_result(path.read_text())["records"]  # type: ignore[no-any-return]
 
 
 def test_each_way_gives_the_right_answer(cudareduce: Call, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from cudareduce.backends import BackendSpec, open_cuda
 from cudareduce.bench.stream.source import pages
 from cudareduce.gpu.cuda import CudaBackend
+from tests.conftest import read_result
 
 pytestmark = pytest.mark.gpu
 Call = Callable[..., tuple[int, str, str]]
@@ -76,4 +76,4 @@ def test_a_file_is_streamed(cudareduce: Call, tmp_path: Path) -> None:
 
 
 def by_way(path: Path) -> dict[tuple[str, int | None], dict[str, Any]]:
-    return {(r["way"], r["chunk_bytes"]): r for r in json.loads(path.read_text())["records"]}
+    return {(r["way"], r["chunk_bytes"]): r for r in read_result(path.read_text())["records"]}
