@@ -107,7 +107,7 @@ def test_tables_say_on_how_many(cudareduce: Call, gpu: FakeGpu) -> None:
 def test_fewer_blocks_than_were_asked_for_are_told(cudareduce: Call, gpu: FakeGpu) -> None:
     """Or a curve would seem to say that more SMs are of no use."""
     asked = (FILL, "--sms", "1,2,8", "--n", "2^12", "--rounds", "1", "--quiet")
-    said = f"{FILL}: 4 blocks at this n, so what is on 8 SMs is on 4"
+    said = f"{FILL}: 4 blocks at this n, so the rows for 8 SMs used 4"
     code, out, err = cudareduce("bench", *asked)
     assert code == 0, err
     assert [line for line in out.splitlines() if " at this n" in line] == [said]
