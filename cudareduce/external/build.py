@@ -203,7 +203,7 @@ def _leave_out(
             changed = True
     forgotten = _FORGOTTEN.findall(errors)
     if not forgotten and "is not a member of 'std'" in errors:
-        forgotten = ["bits/stdc++.h"]
+        forgotten = ["algorithm", "functional", "numeric", "string", "vector"]
     for header in forgotten:
         if header not in extra:
             extra += ["-include", header]
