@@ -457,7 +457,7 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
 
 
 def test_what_check_cannot_repeat_is_told(cudareduce: Call, baseline: Path) -> None:
-    changed = baseline.read_text().replace('"op": "sum"', '"op": "a > b ? a : b"')
+    changed = baseline.read_text().replace('"op":"sum"', '"op":"a > b ? a : b"')
     baseline.write_text(changed)
     code, _, err = cudareduce("check", "--baseline", baseline, "--quiet")
     assert code == 2
