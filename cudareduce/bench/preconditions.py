@@ -13,22 +13,29 @@ from typing import Any
 
 from cudareduce.bench.asked import LESS, most_asked
 from cudareduce.bench.session import Session
+from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case, Shape
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.reference import most_bounded
-from cudareduce.verify.test_sets import TestSet
-from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault
+from cudareduce.verify.test_sets import Level, TestSet
+from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
 
 #: Causes that no precondition excuses, in the words of the emulator.
 _BUGS = re.compile(
     rf"{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
     r"|not all threads|is not possible here|never set"
 )
+#: Seconds for which preconditions of all programs of a run are looked for.
+_FOUND_S = 15.0
+#: Inputs that every size is tried with: what fails with others hangs on values, not on the size.
+_OF_EVERY_SIZE = re.compile(
+    r"\b(?:exact|named|random|positive|rising|falling|one-sided|extremum|spread)\b"
+)
 #: Right at fewer sizes may be so by chance.
 _FEWEST = 3
-#: Every pattern is tried up to so many elements, two of them up to so many.
-_EVERY_UP_TO, _SOME_UP_TO = 1600, 2**17
+#: Every pattern is tried up to so many elements, two of them and one up to so many.
+_EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
 #: Sizes at which a part of a precondition is tried.
 _MOST_TRIED = 10
 
@@ -59,7 +66,10 @@ def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
     if bug:
         return None, bug
     good = [shape for shape, v in outcomes.items() if v.outcome == "pass"]
-    sizes = _size_condition(good, list(failed)) if failed else {}
+    values = any(not _OF_EVERY_SIZE.search(v.reason) for v in failed.values())
+    sizes = (None if values else _size_condition(good, list(failed))) if failed else {}
+    if sizes and sizes.get("most", case.block) < case.block:
+        return None, ""  # no author documents that a block is too large for its input
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
@@ -95,10 +105,11 @@ def _outcomes(session: Session, case: Case) -> Iterator[tuple[Shape, Verdict]]:
     limits = session.backend.limits()
     sets: dict[Case, list[TestSet]] = {}
     shape_of: dict[Case, Shape] = {}
-    for n, rows in _shapes(case.kernel, case, _SOME_UP_TO):
+    for n, rows in _shapes(case.kernel, case, _ONE_UP_TO):
         own = replace(case, name=f"{n} x {rows}")
-        level = "full" if n * rows <= _EVERY_UP_TO else "some"
-        sets[own] = [TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)]  # type: ignore[arg-type]
+        level: Level = "full" if n * rows <= _EVERY_UP_TO else "some"
+        level = level if n * rows <= _SOME_UP_TO else "least"
+        sets[own] = [TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)]
         shape_of[own] = n, rows
     for own, verdict in session.tries.verdicts(sets).items():
         yield shape_of[own], verdict
@@ -110,10 +121,10 @@ def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | 
     lengths = sorted({n for n, _ in good})
     wrong = sorted({n for n, _ in failed})
     rows_good, rows_wrong = {rows for _, rows in good}, {rows for _, rows in failed}
+    if max(rows_good, default=0) > 1 and max(rows_good) < min(rows_wrong):
+        return {"most_rows": max(rows_good)}
     if max(lengths, default=0) < min(wrong) and len(lengths) >= _FEWEST:
         return {"most": max(lengths)}
-    if rows_good and rows_wrong and max(rows_good) < min(rows_wrong):
-        return {"most_rows": max(rows_good)}
     for most in (0, min((n for n in wrong if n > max(lengths, default=0)), default=0)):
         left = [n for n in wrong if not most or n < most]
         divisors = [1 << k for k in range(1, 21)] + [3 << k for k in range(12)]
@@ -141,11 +152,20 @@ def preconditions(
     verdicts of those whose cause was found to be a bug."""
     better: dict[Case, Case] = {}
     causes: dict[Case, Verdict] = {}
-    for case, verdict in verdicts.items():
-        if session.jobs.emulator is None or not may_have_precondition(case, verdict):
-            continue
-        found, cause = with_precondition(session, case)
-        if found is not None and found != case:
+    left = [
+        case
+        for case, verdict in verdicts.items()
+        if session.jobs.emulator is not None and may_have_precondition(case, verdict)
+    ]
+    deadline = budget(_FOUND_S)
+    for k, case in enumerate(left):
+        verdict = verdicts[case]
+        with session.tries.one_of(len(left) - k, deadline) as own:
+            found, cause = with_precondition(session, case)
+        if own.passed:
+            why = f"cannot be decided in {_FOUND_S:g} s: {verdict.reason}; --n N tries fewer sizes"
+            causes[case] = replace(skipped("time", why), effort=verdict.effort)
+        elif found is not None and found != case:
             better[case] = found
         elif cause:
             causes[case] = replace(verdict, reason=cause, error=None, bound=None)

@@ -13,14 +13,14 @@ from itertools import product
 from pathlib import Path
 
 from cudareduce.backend import Backend
-from cudareduce.backends import choose_backend, open_backend
+from cudareduce.backends import choose_backend, default_cache, open_backend
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
+from cudareduce.external.files import ExternalFiles
 from cudareduce.library.asking import FOLDED, asking
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
@@ -164,7 +164,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     or a file that cannot be taken, is a UsageError."""
     selection, asks = request.selection, asked(request.terms, request.problem)
     guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
-    take = adopting(guesses, partial(say, quiet=quiet))
+    cache = None if request.machine.no_cache else default_cache()
+    take = ExternalFiles(guesses, partial(say, quiet=quiet), _shapes(request.problem), cache)
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel
@@ -177,6 +178,11 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
             say(f"{old.path}: {FOLDED}", quiet)
         choices.append(replace(choice, kernel=kernel))
     return choices
+
+
+def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:
+    """Elements a row and rows that were requested."""
+    return tuple((n, problem.rows) for n in problem.n or ())
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:

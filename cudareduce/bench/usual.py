@@ -12,6 +12,12 @@ from cudareduce.launch.case import Case
 def at_its_size(case: Case, usual: Collection[int]) -> Case:
     """A case that is measured at the usual sizes, as far as it takes them; of a file of others that
     takes none of them, at the largest number of elements below them that it does."""
+    program = case.kernel.program
+    if program is not None:
+        sizes = [n for n, rows in program.shapes if rows == 1]
+        if not sizes or set(sizes) & set(usual):
+            return case
+        return replace(case, only=frozenset([max(sizes)]))
     if case.kernel.guessed is None or any(_takes(case, n) for n in usual):
         return case
     largest = _largest(case, max(usual))

@@ -22,12 +22,15 @@ from cudareduce.problem.dtypes import DTYPES
 
 #: Sizes that hurt reductions: around warps and blocks, odd ones, multiples of each power of two.
 SIZES = (
-    1, 2, 3, 7, 31, 32, 33, 96, 100, 255, 256, 257, 511, 512, 513, 700, 768, 1000, 1023, 1024, 1025,
-    1536, 2047, 2048, 2049, 3072, 4096, 4097, 5120, 6144, 10007, 12288, 65536, 65537, 1000003,
-    1048576,
+    1, 2, 3, 31, 32, 33, 96, 255, 256, 257, 512, 513, 700, 768, 1000, 1023, 1024, 1025, 1536, 2047,
+    2049, 3072, 4096, 4097, 6144, 10007, 12288, 65536, 65537, 1000003,
 )  # fmt: skip
+#: Sizes that are kept of a file whose device code differs between sizes: each is compiled.
+_COMPILED = (1000, 4096, 1025, 256, 65537)
 #: Assignments of roles that are tried for one program.
 _MOST_ROLES = 8
+#: The largest number that elements are compared with.
+_COMPARED = 100
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -48,9 +51,10 @@ class _Sized:
     segments: tuple[Segment, ...]
 
 
-def adopt(recordings: Sequence[Recording], cache: Path | None) -> Adopted:
+def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool = True) -> Adopted:
     """The kernels of one entry of a file (main or a host function) from its recordings, the first
-    of which is at the size in the file."""
+    of which is at the size in the file. What computes no known reduction is left out or, with
+    `nearest`, taken for a wrong one of the nearest kind."""
     kernels: list[Kernel] = []
     refused: list[str] = []
     programs = list(_sized(recordings))
@@ -58,7 +62,7 @@ def adopt(recordings: Sequence[Recording], cache: Path | None) -> Adopted:
     with Trials(path, cache) as trials:
         for sized in programs:
             try:
-                found = _adopted(sized, trials)
+                found = _adopted(sized, trials, nearest=nearest)
             except BuildError as error:
                 refused.append(f"{_name(sized.shown)} does not compile: {error}")
                 continue
@@ -90,28 +94,28 @@ def _name(segment: Segment) -> str:
     return ", ".join(segment.kernels)
 
 
-def _adopted(sized: _Sized, trials: Trials) -> Kernel | str:
+def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
     """The kernel of one program; else why it is left out."""
     reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
-    best: tuple[float, _Attempt, Identity, str] | None = None
+    best: tuple[_Attempt, Identity, str] | None = None
     for roles in islice(possible_roles(reference), _MOST_ROLES):
-        for initial in INITIAL if has_caller(reference, roles) else ("",):
+        unknown = has_caller(reference, roles) and roles.result != roles.input
+        for initial in INITIAL if unknown else ("",):
             attempt = _attempt(sized, roles, initial, trials, texts)
             if attempt is None:
                 continue
             identity = attempt.identification.identify(attempt.integers)
-            score = attempt.identification.score
-            if identity is not None and (best is None or score > best[0]):
-                best = score, attempt, identity, initial
+            if identity is not None and (best is None or identity.fit > best[1].fit):
+                best = attempt, identity, initial
             tried.append((attempt, initial))
-            if best is not None and best[0] == 1:
+            if best is not None and best[1].fit == 1:
                 break
         if best is not None:
-            _, attempt, identity, initial = best
+            attempt, identity, initial = best
             return attempt.kernel(identity, initial)
-    for attempt, initial in tried:
+    for attempt, initial in tried if nearest else ():
         identity = attempt.identification.nearest()
         if identity is not None:
             return attempt.kernel(identity, initial)
@@ -144,9 +148,7 @@ class _Attempt:
     def kernel(self, identity: Identity, initial: str) -> Kernel:
         """The kernel that computes what was identified."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
-        program = replace(
-            self.program, runs=runs, computes=identity.reduction, nearest=identity.wrong
-        )
+        program = replace(self.program, runs=runs, computes=identity.reduction, fit=identity.fit)
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)
 
@@ -167,11 +169,15 @@ def _attempt(
     distinct: list[str] = []
     text_of: list[int] = []
     for segment, *_ in found:
-        text = texts.setdefault(hash((segment.recording.source, segment.kernels)), "")
-        if not text:
-            templates = tuple(dict.fromkeys(launch.template for launch in segment.launches))
-            text = device_text(segment.recording, templates)
-            texts[hash((segment.recording.source, segment.kernels))] = text
+        key = hash((segment.recording.source, segment.kernels))
+        if key not in texts:
+            texts[key] = device_text(segment)
+    if len(set(texts.values())) > len(_COMPILED):
+        counts = [count for *_, count, _ in found]
+        near = {size: min(abs(count - size) for count in counts) for size in _COMPILED}
+        found = [f for f in found if any(abs(f[2] - size) == near[size] for size in near)]
+    for segment, *_ in found:
+        text = texts[hash((segment.recording.source, segment.kernels))]
         if text not in distinct:
             distinct.append(text)
         text_of.append(distinct.index(text))
@@ -181,7 +187,9 @@ def _attempt(
         run: (n, None if same.other is None else same.other_bytes // width)
         for run, (_, same, n, _) in by_run.items()
     }
-    identification = Identification(trials, program, roles.dtype, sizes)
+    values = set.intersection(*(set(segment.scalars()) for segment, *_ in found))
+    compared = [v for v in sorted(values) if abs(v) <= _COMPARED][:2] if len(found) > 1 else []
+    identification = Identification(trials, program, roles.dtype, sizes, compared)
     segments_of = {run: segment for run, (segment, *_) in by_run.items()}
     return _Attempt(sized.shown, program, segments_of, identification)
 
@@ -277,7 +285,7 @@ def _identified(program: Program, identity: Identity, initial: str) -> str:
     """What was recorded and what it was taken for, with the options that override that."""
     kind = identity.reduction.dtype.name
     host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
-    how = "are nearest to" if identity.wrong else "are those of"
+    how = "are those of" if identity.fit else "are nearest to"
     caller = f" The caller sets the result to {initial} before." if initial else ""
     return (
         f"{program.summary}{host.get(identity.layout, '')}.{caller} Its results on small inputs "

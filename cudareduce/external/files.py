@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.external.adopt import SIZES, adopt
 from cudareduce.external.bare import (
@@ -19,21 +22,24 @@ from cudareduce.external.bare import (
     tried_shapes,
 )
 from cudareduce.external.build import RecordingError
-from cudareduce.external.recorder import record
+from cudareduce.external.recorder import record, record_sizes
 from cudareduce.external.recording import Recording
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 
+#: Seconds for which launches of a kernel without host code are tried.
+_LAUNCHES_S = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalFiles:
-    """Makes kernels of external files: `says` are the options, `sizes` those asked for, none the
-    usual ones; `tell` prints a sentence."""
+    """Makes kernels of external files: `says` are the options, `shapes` are requested elements a
+    row and rows; `tell` prints a sentence."""
 
     says: Guesses
     tell: Callable[[str], None]
-    sizes: Sequence[int] = ()
+    shapes: Sequence[tuple[int, int]] = ()
     cache: Path | None = None
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
@@ -46,7 +52,7 @@ class ExternalFiles:
         kernels: Sequence[Kernel] = ()
         if not any(part not in (None, ()) for part in launch):
             kernels = self._recorded(path)
-        return kernels or self._bare(path, text)
+        return kernels or self._bare(path, text) or adopting(says, self.tell)(path, text)
 
     def _recorded(self, path: Path) -> Sequence[Kernel]:
         """Kernels from what the file's host code launches; none if it cannot be recorded."""
@@ -55,12 +61,17 @@ class ExternalFiles:
             first = record(path, include=include, define=define, cache=self.cache)
         except RecordingError:
             return ()
+        if not any(b.symbol is None for recording in first for b in recording.buffers):
+            return ()  # it launches with pointers that it never sets
         kernels: list[Kernel] = []
         refused: list[str] = []
         for recording in first:
             found = adopt((recording, *self._sized(path, recording)), self.cache)
             kernels += found.kernels
             refused += found.refused
+        unlike = any("not recognised" in words for words in refused)
+        if not kernels and not unlike and all(one.entry != "main" for one in first):
+            return ()  # the arguments of a host function are ours, and may be wrong
         return self._named(path, kernels, refused)
 
     def _named(
@@ -74,64 +85,51 @@ class ExternalFiles:
             self.tell(f"{path}: {words}: left out")
         return named
 
-    def _sized(self, path: Path, recording: Recording) -> list[Recording]:
+    def _sized(self, path: Path, recording: Recording) -> Sequence[Recording]:
         """The recordings at other sizes; none if n cannot be varied."""
-        entry = recording.entry.partition("(")[0]
-        found: list[Recording] = []
-        if entry == "main":
-            return found
-        for size in dict.fromkeys((*SIZES, *self.sizes)):
-            try:
-                found += record(path, entry=entry, size=size, cache=self.cache)
-            except UsageError:
-                continue
-        return found
+        with suppress(UsageError):
+            found = record_sizes(
+                path, sorted({*SIZES, *(n * rows for n, rows in self.shapes)}),
+                entry=re.split(r"[^\w:]", recording.entry)[0], include=self.says.headers,
+                define=[f"{k}={v}" for k, v in self.says.defined], cache=self.cache,
+            )  # fmt: skip
+            called = recording.entry.rpartition("(")[0]
+            return [one for one in found if one.entry.rpartition("(")[0] == called]
+        return ()
 
     def _bare(self, path: Path, text: str) -> Sequence[Kernel]:
-        """Kernels without host code, each in the first launch under which it is recognised."""
+        """Kernels without host code, each in the first launch under which it is recognised; none
+        if one is not, or if it is not always the same reduction then."""
         kernels: list[Kernel] = []
-        refused: list[str] = []
-        found = bare_kernels(path, text, self.says, self.cache)
-        if not found:
-            raise UsageError(f"{path}: no kernel that compiles; -I and -D name what is missing")
-        for one in found:
+        for one in bare_kernels(path, text, self.says, self.cache):
             kernel = self._launched(one)
-            if kernel is not None:
-                kernels.append(kernel)
-            else:
-                refused.append(f"{one.name} is not recognised as a reduction; {self._command(one)}")
-        return self._named(path, kernels, refused)
+            if kernel is None or kernel.program is None or kernel.program.fit < 1:
+                return ()
+            kernels.append(kernel)
+        return kernels
 
     def _launched(self, kernel: BareKernel) -> Kernel | None:
-        nearest: tuple[Guess, Kernel] | None = None
+        best: tuple[float, Guess] | None = None
+        first: Guess | None = None
+        deadline = Deadline(_LAUNCHES_S)
         for guess in islice(guesses(kernel, self.says), MOST_LAUNCHES):
+            if deadline.passed:
+                break
             made = list(kernel.record(guess, tried_shapes(guess), self.says, self.cache))
-            found = adopt(made, self.cache).kernels if made else ()
-            for one in found:
-                if one.program is not None and not one.program.nearest:
-                    return self._at_all_sizes(kernel, guess) or one
-                nearest = nearest or (guess, one)
-        if nearest is None:
-            return None
-        return self._at_all_sizes(kernel, nearest[0]) or nearest[1]
+            first = first or (guess if made else None)
+            for one in adopt(made, self.cache, nearest=False).kernels if made else ():
+                fit = one.program.fit if one.program is not None else 0.0
+                if best is None or fit > best[0]:
+                    best = fit, guess
+            if best is not None and best[0] == 1:
+                break
+        chosen = best[1] if best is not None else first
+        return self._at_all_sizes(kernel, chosen) if chosen is not None else None
 
     def _at_all_sizes(self, kernel: BareKernel, guess: Guess) -> Kernel | None:
-        shapes = shapes_of(guess, (*SIZES, *self.sizes))
-        made = list(kernel.record(guess, shapes, self.says, self.cache))
+        shapes = dict.fromkeys((*shapes_of(guess, SIZES), *self.shapes))
+        made = list(kernel.record(guess, tuple(shapes), self.says, self.cache))
         return next(iter(adopt(made, self.cache).kernels), None) if made else None
-
-    def _command(self, kernel: BareKernel) -> str:
-        """A complete command that says how a kernel is launched."""
-        integers = [
-            f"--arg {name}={'n' if k == 0 else '1'}"
-            for k, name in enumerate(
-                name
-                for name, kind in zip(kernel.names, kernel.kinds, strict=True)
-                if kind == "integer"
-            )
-        ]
-        words = [f"--entry {kernel.name!r}", *integers, "--block 256", "--grid cover", "--op sum"]
-        return f"say how it is launched: cudareduce verify {kernel.path} {' '.join(words)}"
 
 
 def _is_named(kernel: Kernel, entries: Sequence[str]) -> bool:

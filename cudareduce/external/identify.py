@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from cudareduce.external.trial import Fault, Trials
-from cudareduce.library.program import Program, Run
+from cudareduce.library.program import Address, FillStep, KernelStep, Program, Run, WriteStep
 from cudareduce.problem.dtypes import DTYPES, DType
 from cudareduce.problem.inputs import Array, as_numbers, stored
 from cudareduce.problem.operators import OPERATORS, Map, Reduction
@@ -20,6 +20,8 @@ Layout = Literal["one", "rows", "columns", "partials"]
 #: Elements on which programs are identified: more are slow to emulate, fewer tell too little.
 _FEWEST, _MOST = 16, 2**17
 _SIZES = 3
+#: Tried if nothing fits these: a grid of many threads may only copy fewer elements.
+_LARGE = 2**16
 #: A sum may count an element so often, of a wrong program: what scales more is another function.
 _MOST_COUNTED = 4
 
@@ -65,6 +67,19 @@ _ONE = (
 )
 
 
+def _comparisons(value: float) -> Iterator[Candidate]:
+    """Numbers of elements that compare with a value in some way."""
+    text = f"{value:g}"
+    yield Candidate("sum", f"a == {text}", f"number of elements equal to {text}",
+                    lambda a, _: _total(a == value))  # fmt: skip
+    yield Candidate("sum", f"a > {text}", f"number of elements above {text}",
+                    lambda a, _: _total(a > value))  # fmt: skip
+    yield Candidate("sum", f"a >= {text}", f"number of elements from {text} on",
+                    lambda a, _: _total(a >= value))  # fmt: skip
+    yield Candidate("sum", f"a < {text}", f"number of elements below {text}",
+                    lambda a, _: _total(a < value))  # fmt: skip
+
+
 def _two(op: str, text: str, words: str, f: Callable[[Array, Array], Array]) -> Candidate:
     def fold(a: Array, b: Array | None) -> Array:
         assert b is not None
@@ -85,14 +100,14 @@ _TWO = (
 class Identity:
     """What a program computes: the reduction, in words too, and how its results lie.
 
-    `wrong` is True if it is only the nearest candidate: the program's results differ from it at
-    every size that was tried. `changes_input` is True if a run leaves other elements in the input.
+    `fit` is the share of inputs on which it fits, 0 if it is only the nearest candidate.
+    `changes_input` is True if a run leaves other elements in the input.
     """
 
     reduction: Reduction
     words: str
     layout: Layout
-    wrong: bool = False
+    fit: float = 1.0
     changes_input: bool = False
     one_row: bool = False
 
@@ -111,24 +126,25 @@ class Identification:
 
     def __init__(
         self, trials: Trials, program: Program, dtype: str,
-        sizes: Mapping[Run, tuple[int, int | None]],
+        sizes: Mapping[Run, tuple[int, int | None]], values: Sequence[float] = (),
     ) -> None:  # fmt: skip
         self._trials, self._program = trials, program
         self._dtype, self._stores = DTYPES[dtype], DTYPES[program.result]
+        self._values = values  # that every launch gets, and that elements may be compared with
         self._sizes = sizes  # elements of each input, by run
         self.faults: list[str] = []
         self.changes_input = False
         self._runs: list[Run] = []
-        self.score = 0.0
         self.counts: dict[Run, int] = {}  # results that each run wrote
 
     def identify(self, integers: Mapping[Run, tuple[int, ...]]) -> Identity | None:
-        """The candidate that fits most inputs; None if nothing fits. `score` then is the share of
-        inputs that it fits."""
+        """The candidate that fits most inputs; None if nothing fits."""
         runs = self._chosen()
         scores: dict[tuple[Candidate, Layout, bool], int] = {}
         observed: dict[Run, list[_Observed]] = {}
-        for run in runs:
+        for k, run in enumerate(runs):
+            if k == _SIZES and scores:
+                break
             seen = observed[run] = self._observe(run)
             if not seen:
                 continue
@@ -137,10 +153,10 @@ class Identification:
                 scores[key] = scores.get(key, 0) + fits
         if scores:
             best = max(scores.values())
-            self.score = best / sum(len(seen) or len(_KINDS) for seen in observed.values())
+            fit = best / sum(len(seen) or len(_KINDS) for seen in observed.values())
             fitting = [key for key, score in scores.items() if score == best]
             chosen = self._preferred(fitting, observed, integers)
-            return self._identity(*chosen)
+            return replace(self._identity(*chosen), fit=fit)
         self._runs = [run for run in runs if observed.get(run)]
         return None
 
@@ -152,7 +168,7 @@ class Identification:
         for run in self._runs:
             nearest = self._nearest(run)
             if nearest is not None:
-                return replace(self._identity(*nearest, False), wrong=True)
+                return replace(self._identity(*nearest, False), fit=0.0)
         return None
 
     def _chosen(self) -> list[Run]:
@@ -165,25 +181,27 @@ class Identification:
             return lambda run: abs(np.log(self._sizes[run][0] / size))
 
         near = [min(few, key=distance(size)) for size in wanted if few]
-        return list(dict.fromkeys(near))[:_SIZES]
+        large = [min(few, key=distance(_LARGE))] if few else []
+        return list(dict.fromkeys((*list(dict.fromkeys(near))[:_SIZES], *large)))
 
     def _observe(self, run: Run) -> list[_Observed]:
         """The results on three inputs; none where a run faults."""
         found = []
         for kind in _KINDS[: None if self._dtype.kind != "uint" else -1]:
             a, b = self._inputs(run, kind)
-            results = self._results(run, a, b)
-            if results is None:
+            written = self._written(run, a, b)
+            if written is None:
                 return []
-            self.counts[run] = max(len(results), self.counts.get(run, 0))
+            results, count = written
+            self.counts[run] = max(count, self.counts.get(run, 0))
             second = None if b is None else _wide(b, self._dtype)
             found.append(_Observed(_wide(a, self._dtype), second, results))
-        return found
+        return [replace(one, results=one.results[: self.counts[run]]) for one in found]
 
     def count(self, run: Run) -> int | None:
         """How many results a run writes; None where it faults."""
-        results = self._results(run, *self._inputs(run, "positive"))
-        return None if results is None else len(results)
+        written = self._written(run, *self._inputs(run, "positive"))
+        return None if written is None else written[1]
 
     def _inputs(self, run: Run, kind: str) -> tuple[Array, Array | None]:
         count, other = self._sizes[run]
@@ -199,16 +217,24 @@ class Identification:
                 x = rng.integers(low, -2 if kind == "negative" else top, n).astype(float)
                 if kind == "signed" and n > 3:  # extremes that are there once, and a 0
                     x[rng.permutation(n)[:3]] = top + 11, min(low, 0) - 13 * (low < 0), 0
+            if kind in ("signed", "positive") and n > _FEWEST:
+                for value in self._values:
+                    x[rng.permutation(n)[:5]] = value
             arrays.append(stored(x, self._dtype))
         return arrays[0], arrays[1] if other is not None else None
 
     def _results(self, run: Run, a: Array, b: Array | None) -> Array | None:
         """The values that a run writes to its result, as numbers; None where it faults."""
+        written = self._written(run, a, b)
+        return None if written is None else written[0][: self.counts.get(run, written[1])]
+
+    def _written(self, run: Run, a: Array, b: Array | None) -> tuple[Array, int] | None:
+        """What a run leaves in its result, as numbers, and how many of them it has written."""
         held = []
-        given = {"in": a} if b is None else {"in": a, "other": b}
+        inputs = {"in": a} if b is None else {"in": a, "other": b}
         for byte in (0xFF, 0x01):
             answer = self._trials.run(
-                self._program, run, given, byte=byte, wanted=(run.result.buffer, "in")
+                self._program, run, inputs, byte=byte, wanted=(run.result.buffer, "in")
             )
             if isinstance(answer, Fault):
                 self.faults.append(answer.reason)
@@ -226,17 +252,24 @@ class Identification:
             poison = [int.from_bytes(bytes([byte]) * size, "little") for byte in (0xFF, 0x01)]
             written = (bits[0] != poison[0]) | (bits[1] != poison[1])
         elif most:
-            before = a.view(np.uint8).tobytes()[start:]
-            old = np.frombuffer(before, f"u{size}", min(most, len(before) // size))
+            given = a.view(np.uint8).tobytes()[start:]
+            old = np.frombuffer(given, f"u{size}", min(most, len(given) // size))
             written[: len(old)] = bits[0][: len(old)] != old
             written[0] = written.any()
+        before = _prepared(run)
+        if before is not None and run.result.buffer != "in":
+            old = np.frombuffer(before, f"u{size}", min(most, (len(before) - start) // size), start)
+            written[: len(old)] &= bits[0][: len(old)] != old
+            written[0] = True
         count = int(np.flatnonzero(written)[-1]) + 1 if written.any() else 0
-        return _wide(raw[0][:count], self._stores)
+        return _wide(raw[0], self._stores), count
 
     def _fitting(self, seen: Sequence[_Observed]) -> Iterator[tuple[Candidate, Layout, bool, int]]:
         """Candidates that fit all inputs of one size, but for negative ones; with the layout of
         the results and how many inputs fit."""
-        candidates = _ONE if seen[0].b is None else _TWO
+        candidates: tuple[Candidate, ...] = _TWO
+        if seen[0].b is None:
+            candidates = (*_ONE, *(c for value in self._values for c in _comparisons(value)))
         for candidate in candidates:
             for layout, one_row in _layouts(seen[0], candidate):
                 fits = [self._fits(one, candidate, layout, one_row) for one in seen]
@@ -274,7 +307,8 @@ class Identification:
         rtol = 3e-2 if narrow else 1e-5
         if candidate.op in ("max", "min"):
             rtol = 0.0
-        scale = rtol * float(np.abs(a).sum(axis=-1).max()) if narrow else 0
+        size = np.abs(candidate.fold(np.abs(a), None)) if narrow and candidate in _ONE else expected
+        scale = rtol * float(np.max(np.abs(size))) if narrow else 0
         return bool(np.allclose(got, expected, rtol=rtol, atol=scale, equal_nan=False))
 
     def _preferred(
@@ -355,6 +389,20 @@ class Identification:
         if layout in ("rows", "columns"):
             words = f"{words} of each {layout.removesuffix('s')}"
         return Identity(reduction, words, layout, changes_input=self.changes_input, one_row=one_row)
+
+
+def _prepared(run: Run) -> bytes | None:
+    """What the host writes to the whole buffer of the result before the first launch."""
+    held = None
+    for step in run.steps:
+        match step:
+            case KernelStep():
+                break
+            case FillStep(target) if target == Address(run.result.buffer):
+                held = bytes([step.byte]) * step.nbytes
+            case WriteStep(target) if target == Address(run.result.buffer):
+                held = step.value.data
+    return held
 
 
 def _wide(data: Array | None, dtype: DType) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from cudareduce.external.recording import (
     CopyIn,
     CopyWithin,
+    DeviceBuffer,
     Fill,
     Launch,
     Pointer,
@@ -35,17 +37,20 @@ from cudareduce.library.siblings import read_file
 from cudareduce.problem.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8
+#: Headers that nvcc brings along.
+_HEADERS = "#include <cfloat>\n#include <climits>\n#include <cmath>\n#include <cstdint>\n"
 
 
-def device_text(recording: Recording, templates: Sequence[str]) -> str:
-    """The device code of a recorded file that these kernels need."""
+def device_text(segment: Segment) -> str:
+    """The device code of a recorded file that the kernels of a segment need."""
+    recording = segment.recording
     path = recording.path
     source = recording.source if recording.source is not None else read_source(path)
     defined = dict(word.partition("=")[::2] for word in recording.define)
     unit = read_file(path, source, recording.include, defined, None)
-    names = [name.rpartition("::")[2] for name in templates]
-    named = {word for name in names for word in name.replace("<", " ").replace(",", " ").split()}
-    return f'#line 1 "{path}"\n{device_part(unit, names[0], named)}'
+    named = {word for kernel in segment.kernels for word in re.findall(r"\w+", kernel)}
+    root = segment.launches[0].template.rpartition("::")[2]
+    return f'{_HEADERS}#line 1 "{path}"\n{device_part(unit, root, named)}'
 
 
 #: What a caller that is not recorded may set results and counters to, by the name of the value.
@@ -103,7 +108,7 @@ def _run(
             steps += names.preparation(step)
     used = {name for step in steps for name in _names_in(step)} | {names.of(roles.result)}
     buffers = tuple(
-        (names.of(b.id), b.nbytes)
+        (names.of(b.id), segment.capacity(b.id))
         for b in segment.recording.buffers
         if b.symbol is None and names.of(b.id) in used and names.of(b.id) not in ("in", "other")
     )
@@ -114,28 +119,33 @@ def _run(
 
 def has_caller(segment: Segment, roles: Roles) -> bool:
     """True if a caller that is not recorded may set the result or scratch memory."""
+    return bool(_of_caller(segment, roles))
+
+
+def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
+    """Buffers that a caller may set: those of parameters, and managed ones that nothing sets, which
+    are 0 when they are new."""
     used = {pointer.buffer for pointer, _ in segment.pointers()}
-    return any(
-        b.parameter is not None and b.id in used and b.id not in (roles.input, roles.other)
+    set_by_host = {step.buffer for step in segment.steps if isinstance(step, (Fill, CopyIn))}
+    return [
+        b
         for b in segment.recording.buffers
-    )
+        if b.id in used and b.id not in (roles.input, roles.other)
+        and (b.parameter is not None or (b.managed and b.id not in set_by_host))
+    ]  # fmt: skip
 
 
 def _set_by_caller(
     segment: Segment, roles: Roles, names: _Names, initial: str
 ) -> Iterable[ProgramStep]:
     """The writes by which a caller sets the result to an initial value, and scratch memory to 0."""
-    used = {pointer.buffer for pointer, _ in segment.pointers()}
-    for buffer in segment.recording.buffers if initial else ():
-        if buffer.parameter is None or buffer.id not in used:
-            continue
-        if buffer.id in (roles.input, roles.other):
-            continue
+    for buffer in _of_caller(segment, roles) if initial else ():
         kind = np.dtype(DTYPES[roles.stores].storage)
         if initial == "0" or buffer.id != roles.result or DTYPES[roles.stores].size < kind.itemsize:
-            yield FillStep(Address(names.of(buffer.id)), buffer.nbytes, 0)
+            yield FillStep(Address(names.of(buffer.id)), segment.capacity(buffer.id), 0)
         else:
-            data = np.full(buffer.nbytes // kind.itemsize, INITIAL[initial](kind), kind).tobytes()
+            count = segment.capacity(buffer.id) // kind.itemsize
+            data = np.full(count, INITIAL[initial](kind), kind).tobytes()
             yield WriteStep(Address(names.of(buffer.id)), Value(data))
 
 

@@ -26,6 +26,8 @@ from cudareduce.external.recording import (
 
 #: A host that repeats its launches to time them repeats at most so many steps at a time.
 _LONGEST_PERIOD = 24
+#: Values that an unknown caller makes room for in each of its buffers.
+_LEAST_ROOM = 1024
 #: The names of DTYPES by the C++ names of types, as the compiler resolves them.
 _TYPES = {
     "float": "float32", "double": "float64", "__half": "float16", "half": "float16",
@@ -78,10 +80,25 @@ class Segment:
         """The buffer of this number."""
         return next(one for one in self.recording.buffers if one.id == number)
 
+    def capacity(self, number: int) -> int:
+        """Bytes of a buffer. A host function's caller is unknown: it makes room for a value of each
+        thread at least."""
+        buffer, width = self.buffer(number), max(8, self.elements(number)[1])
+        if buffer.parameter is None:
+            return buffer.nbytes
+        threads = max(prod(launch.grid) * prod(launch.block) for launch in self.launches)
+        return max(buffer.nbytes, width * max(threads, _LEAST_ROOM))
+
     def elements(self, number: int) -> tuple[str, int]:
         """C++ type and bytes of what kernels take a buffer for; bytes 0 if that is not known."""
         typed = [p for p, _ in self.pointers() if p.buffer == number and p.element_size]
         return (typed[0].element, typed[0].element_size) if typed else ("", 0)
+
+    def scalars(self) -> tuple[float, ...]:
+        """The numbers that kernels get."""
+        arguments = (a for launch in self.launches for a in launch.arguments)
+        values = (a.value for a in arguments if isinstance(a, Scalar))
+        return tuple(dict.fromkeys(float(v) for v in values if v is not None))
 
     def integers(self) -> tuple[int, ...]:
         """The whole numbers that kernels get."""
@@ -323,11 +340,12 @@ def _used(segment: Segment, number: int) -> int:
     less than half of it unused, as a host function's caller gives more than it needs."""
     buffer, width = segment.buffer(number), segment.elements(number)[1]
     extents = [value for value in segment.integers() if value > 1]
-    if buffer.parameter is None or not width or len(extents) < 2:
+    blocks = [size for launch in segment.launches for size in launch.grid if size > 1]
+    if buffer.parameter is None or not width or not extents:
         return buffer.nbytes
     capacity = buffer.nbytes // width
     products = {*extents, prod(extents)}
-    products |= {a * b for k, a in enumerate(extents) for b in extents[k:]}
+    products |= {a * b for k, a in enumerate(extents) for b in (*extents[k:], *blocks)}
     fitting = [n for n in products if capacity // 2 < n <= capacity]
     return max(fitting, default=capacity) * width
 
@@ -353,16 +371,16 @@ def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:
     if segment.reads:
         return
     seen: set[int] = set()
-    written = [
-        pointer
-        for launch in reversed(segment.launches) for pointer, const in _pointers(launch)
-        if not const and pointer.buffer != given
-    ]  # fmt: skip
+    by_launch = (
+        [p for p, const in _pointers(launch) if not const and p.buffer != given]
+        for launch in reversed(segment.launches)
+    )
+    written = next((pointers for pointers in by_launch if pointers), [])
     for pointer in sorted(written, key=lambda p: segment.buffer(p.buffer or 0).parameter is None):
         assert pointer.buffer is not None
         if pointer.buffer not in seen:
             seen.add(pointer.buffer)
-            nbytes = segment.buffer(pointer.buffer).nbytes - pointer.offset
+            nbytes = segment.capacity(pointer.buffer) - pointer.offset
             yield pointer.buffer, pointer.offset, nbytes
     for buffer in segment.recording.buffers:
         if buffer.symbol is not None and buffer.id not in seen:

@@ -220,7 +220,10 @@ def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
     run = program.run(n, rows)
     reason = kernel.asks.why_not(n, rows)
     if run is None or reason:
-        raise UsageError(f"{kernel.id} {reason or f'was not recorded for n = {n} x {rows} rows'}")
+        near = sorted(program.shapes, key=lambda shape: abs(shape[0] * shape[1] - n * rows))[:3]
+        shapes = ", ".join(f"--n {length} --rows {count}" for length, count in near)
+        why = f"was not recorded for n = {n} x {rows} rows; recorded are {shapes}"
+        raise UsageError(f"{kernel.id} {reason or why}")
     passes = tuple(
         Pass("only", prod(step.grid), n, "in", "out", prod(step.block), run.source)
         for step in run.launches

@@ -115,7 +115,7 @@ class Program:
     result: str
     summary: str = ""
     computes: Reduction | None = None  # identified from its results
-    nearest: bool = False  # no operator fits: this is the nearest
+    fit: float = 1.0  # share of inputs on which it computes that; 0: it is the nearest candidate
     fixed: bool = False  # n cannot be varied: the size is the file's
 
     def run(self, n: int, rows: int) -> Run | None:

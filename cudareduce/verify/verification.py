@@ -18,7 +18,7 @@ from cudareduce.launch.bound import Bound, Workspaces
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.nets import needs_schedules
-from cudareduce.problem.reference import Reference, reference
+from cudareduce.problem.reference import Reference, reference, with_elements
 from cudareduce.verify.patterns import REPEATS, SMALL, Arrays, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import (
@@ -111,8 +111,11 @@ def _verify_replaced_input(
     the same first, middle and last elements: a kernel may recognise its input by these."""
     problem = ready.plan.problem
     reduction, n, rows = problem.reduction, problem.n, problem.rows
-    positive = ready.case.asks.positive
-    old, new = (Input("random", n, rows, seed + k * _SEED_STEP, positive=positive) for k in (0, 1))
+    asks = ready.case.asks
+    old, new = (
+        Input("random", n, rows, seed + k * _SEED_STEP, positive=asks.positive, any=asks.any)
+        for k in (0, 1)
+    )
     data, ref = inputs.of(old, reduction)
     other = tuple(array.copy() for array in inputs.of(new, reduction)[0])
     ends = [0, n // 2, n - 1]
@@ -132,6 +135,8 @@ def _verify_replaced_input(
             backend.write(buffer, array)
         bound.poison()
         ref = reference(reduction, other[0], rows, *other[1:])
+        if asks.any:
+            ref = with_elements(ref, reduction, other[0], rows)
         given = _DeviceInput(new, other, ref, buffers)
         second, _ = _run_once(bound, given, way)
     if second is not None and second.outcome == "fail":
