@@ -165,7 +165,8 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     selection, asks = request.selection, asked(request.terms, request.problem)
     guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
     cache = None if request.machine.no_cache else default_cache()
-    take = ExternalFiles(guesses, partial(say, quiet=quiet), _shapes(request.problem), cache)
+    tell, dtypes = partial(say, quiet=quiet), request.problem.dtype or ()
+    take = ExternalFiles(guesses, tell, _shapes(request.problem), cache, dtypes)
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel

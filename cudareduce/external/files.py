@@ -41,11 +41,13 @@ class ExternalFiles:
     tell: Callable[[str], None]
     shapes: Sequence[tuple[int, int]] = ()
     cache: Path | None = None
+    dtypes: Sequence[str] = ()  # requested: of a template the static reading makes instances
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
         says = self.says
-        static = (says.chains, says.finish)
+        instances = self.dtypes if re.search(r"\btemplate\b", text) else ()
+        static = (says.chains, says.finish, instances)
         if any(part not in (None, ()) for part in static):
             return adopting(says, self.tell)(path, text)
         launch = (says.block, says.grid, says.arguments, says.items, says.shared)
@@ -99,8 +101,11 @@ class ExternalFiles:
 
     def _bare(self, path: Path, text: str) -> Sequence[Kernel]:
         """Kernels without host code, each in the first launch under which it is recognised; none
-        if one is not, or if it is not always the same reduction then."""
+        if one is not, or if it is not always the same reduction then. Templates, and requested
+        sizes, are left to the static reading, which knows instances and rows."""
         kernels: list[Kernel] = []
+        if self.shapes or re.search(r"\btemplate\b", text):
+            return ()
         for one in bare_kernels(path, text, self.says, self.cache):
             kernel = self._launched(one)
             if kernel is None or kernel.program is None or kernel.program.fit < 1:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from typing import Literal
 
 from cudareduce.errors import UsageError
@@ -112,13 +113,16 @@ def edge_sizes(block: int) -> list[int]:
 
 
 def _recorded(case: Case, most: int | None) -> tuple[Shape, ...]:
-    """The shapes at which an external program was recorded, up to `most` elements."""
+    """The shapes at which an external program was recorded, up to `most` elements; with a limit
+    only one that is not small."""
     assert case.kernel.program is not None
-    return tuple(
-        (n, rows)
-        for n, rows in case.kernel.program.shapes
-        if case.asks.why_not(n, rows) is None and (most is None or n * rows <= most)
-    )
+    shapes = sorted(case.kernel.program.shapes, key=prod)
+    allowed = [shape for shape in shapes if case.asks.why_not(*shape) is None]
+    if most is None:
+        return tuple(allowed)
+    small = [shape for shape in allowed if prod(shape) <= _FEW]
+    large = [shape for shape in allowed if _FEW < prod(shape) <= most]
+    return (*small, *large[:1])
 
 
 def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:

@@ -304,7 +304,7 @@ def test_several_kernels_are_rows(cudareduce: Call, given: Callable[[str], Path]
     assert bench(cudareduce, path, *both[:2], "--n", 1000, "--quiet")[0] == 0
 
 
-def test_a_second_dimension_that_a_kernel_does_not_know_is_told(
+def test_a_block_of_two_dimensions_adds_each_element_as_often_as_it_is_launched(
     cudareduce: Call, tmp_path: Path
 ) -> None:
     path = tmp_path / "flat.cu"
@@ -322,8 +322,8 @@ def test_a_second_dimension_that_a_kernel_does_not_know_is_told(
         "}\n"
     )
     code, _, err = cudareduce("verify", path, "--n", "100")
-    assert code == 0
-    assert "in one dimension, though its launch has two, of which it knows one" in err
+    assert code == 2
+    assert "sum is not recognised as a reduction" in err
 
 
 def test_a_vector_may_be_given_before_the_matrix(cudareduce: Call, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_vector_may_be_given_before_the_matrix(cudareduce: Call, tmp_path: Pat
     ).replace("(matrix, vector,", "(vector, matrix,"))  # fmt: skip
     code, out, err = cudareduce("verify", path)
     assert code == 0 and "right" in out
-    assert "reads matrix and vector, the same for every row" in err
+    assert "vector: second input, matrix: input" in err
 
 
 @pytest.mark.slow
