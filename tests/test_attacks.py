@@ -200,6 +200,9 @@ def project(here: Path) -> None:
     shutil.copy(BEFORE, stored / "before.json")
     shutil.copy(BEFORE, here / "before.json")
     shutil.copy(AFTER, here / "after.json")
+    (here / "tests" / "data").mkdir(parents=True)
+    for path in (BEFORE, AFTER):
+        shutil.copy(path, here / "tests" / "data")
 
 
 # ----- the table
@@ -662,9 +665,9 @@ RESULTS = [
     against("list", "[]"),
     against("null", "null"),
     against("truncated", GOOD[: len(GOOD) // 2]),
-    against("nan", GOOD.replace('"time_us": ', '"time_us": NaN, "x": ', 1)),
-    against("infinity", GOOD.replace('"time_us": ', '"time_us": 1e999, "x": ', 1)),
-    against("long-integer", GOOD.replace('"time_us": ', f'"time_us": {"9" * 10_000}, "x": ', 1)),
+    against("nan", GOOD.replace('"time_us":', '"time_us": NaN, "x": ', 1)),
+    against("infinity", GOOD.replace('"time_us":', '"time_us": 1e999, "x": ', 1)),
+    against("long-integer", GOOD.replace('"time_us":', f'"time_us": {"9" * 10_000}, "x": ', 1)),
     against("bom", b"\xef\xbb\xbf" + GOOD.encode(), (0, 2), A),
     against("utf-16", GOOD.encode("utf-16")),
     against("on-cpu", on_cpu(), 2, "CPU"),
