@@ -73,6 +73,8 @@ _BEYOND_2_20 = 2**20 + 7
 #: Remainders that loops often lose: of eight elements, of tiles larger than a block, of rows of
 #: 1024.
 _REMAINDERS = (*range(1001, 1009), 2047, 4095, 2**15)
+#: Shapes with rows of an external program of which not all are tried.
+_MANY_ROWS = 12
 #: Number of blocks that a 16-bit counter cannot count.
 _BLOCKS_16_BITS = 2**16
 #: Further blocks, so that a wrapped counter does not end where a correct one does.
@@ -121,6 +123,8 @@ def _recorded(case: Case, most: int | None) -> tuple[Shape, ...]:
     if most is None:
         return tuple(allowed)
     small = [shape for shape in allowed if prod(shape) <= _FEW]
+    if case.kernel.scope == "rows" and len(small) > _MANY_ROWS:  # each has many threads
+        small = [*small[: _MANY_ROWS // 2], *small[_MANY_ROWS // 2 :: 3]]
     large = [shape for shape in allowed if _FEW < prod(shape) <= most]
     return (*small, *large[:1])
 

@@ -1,0 +1,25 @@
+"""Machine code of a program, by nvcc, without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from cudareduce.backend import Source
+from cudareduce.gpu.external_module import compiled_text
+from cudareduce.library.kernel import Kernel
+from cudareduce.machine.host import installed
+
+
+def cubin_of(kernel: Kernel, folder: Path) -> bytes:
+    """What nvcc makes of the kernels of a program for sm_80."""
+    assert kernel.program is not None
+    names = tuple(variable.name for variable in kernel.program.variables)
+    program = kernel.program
+    source = Source(program.texts[0], kernel.entry, kernel.path, program.kernels, names)
+    text, cubin = folder / "program.cu", folder / "program.cubin"
+    text.write_text(compiled_text(source))
+    nvcc = next(iter(installed("nvcc")))[0]
+    command = [nvcc, "-cubin", "-arch=sm_80", "-std=c++17", str(text), "-o", str(cubin)]
+    subprocess.run(command, check=True, capture_output=True)
+    return cubin.read_bytes()

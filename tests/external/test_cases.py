@@ -1,0 +1,47 @@
+"""Small external files, each with the verdict that it should get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudareduce.external.files import ExternalFiles
+from cudareduce.gpu.external_module import kernel_symbols, symbol_of
+from cudareduce.library.guesses import Guesses
+from cudareduce.machine.host import installed
+from tests.external.nvcc import cubin_of
+
+Call = Callable[..., tuple[int, str, str]]
+CASES = Path(__file__).parent / "cases"
+VERDICTS = {
+    "argmax_bf16_any_of_equals": (0, "right if a NaN may be dropped and of equal extremes any"),
+    "barrier_of_the_block": (3, "no __syncthreads() between them"),
+    "blocks_overlap": (3, "elements 256 to 1023 are added twice"),
+    "channel_sums": (0, "right"),
+    "loop_that_never_runs": (3, "WRONG"),
+    "max_by_if": (0, "right if one of its elements is finite and a NaN may be dropped"),
+    "pointer_alias": (0, "right"),
+    "second_launch_of_its_own": (3, "stage2"),
+    "square_in_one_block": (0, "right"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VERDICTS)
+def test_the_verdict(cudareduce: Call, name: str) -> None:
+    code, words = VERDICTS[name]
+    done, out, err = cudareduce("verify", CASES / f"{name}.cu", "--backend", "cpu")
+    assert done == code and words in out, out + err
+
+
+@pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
+@pytest.mark.parametrize("name", ["pointer_alias", "second_launch_of_its_own"])
+def test_nvcc_makes_every_kernel_of_a_program(name: str, tmp_path: Path) -> None:
+    path = CASES / f"{name}.cu"
+    adopt = ExternalFiles(Guesses(), lambda _: None, (), tmp_path)
+    for kernel in adopt(path, path.read_text()):
+        assert kernel.program is not None
+        symbols = kernel_symbols(cubin_of(kernel, tmp_path))
+        assert all(symbol_of(one, symbols) for one in kernel.program.kernels)
