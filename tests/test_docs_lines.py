@@ -42,10 +42,10 @@ GIVEN = {
     "after.json": "tests/data/simulated-after.json",
     "run.json": "results/nvidia-h200/baseline.json",
 }
-#: Sections whose lines take long; those of the README are run all the same.
-LONG = ("Several ranks", "What it does to its input")
-#: Sections whose lines begin ranks, processes of their own.
-RANKS = ("Several GPUs",)
+#: Sections whose lines take more than ten seconds.
+LONG = ("Several ranks",)
+#: Sections marked long: they start ranks or run host code.
+RANKS = ("Several GPUs", "An example", "Options")
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What people call a line goes on where this ends it.
 _GOES_ON = ("\\", "&&")
