@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from cudareduce.bench.asked import LESS, most_asked
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case, Shape
-from cudareduce.library.kernel import Kernel
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.reference import most_bounded
-from cudareduce.verify.test_sets import Level, TestSet
+from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes
 from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
 
 #: Causes that no precondition excuses, in the words of the emulator.
@@ -91,21 +91,12 @@ def _asking(case: Case, **parts: Any) -> Case:
     return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
 
 
-def _shapes(kernel: Kernel, asks_of: Case, most: int) -> list[Shape]:
-    assert kernel.program is not None
-    return [
-        (n, rows)
-        for n, rows in kernel.program.shapes
-        if n * rows <= most and asks_of.asks.why_not(n, rows) is None
-    ]
-
-
 def _outcomes(session: Session, case: Case) -> Iterator[tuple[Shape, Verdict]]:
     """The verdict on each recorded size alone."""
     limits = session.backend.limits()
     sets: dict[Case, list[TestSet]] = {}
     shape_of: dict[Case, Shape] = {}
-    for n, rows in _shapes(case.kernel, case, _ONE_UP_TO):
+    for n, rows in recorded_shapes(case, _ONE_UP_TO):
         own = replace(case, name=f"{n} x {rows}")
         level: Level = "full" if n * rows <= _EVERY_UP_TO else "some"
         level = level if n * rows <= _SOME_UP_TO else "least"
@@ -127,8 +118,9 @@ def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | 
         return {"most": max(lengths)}
     for most in (0, min((n for n in wrong if n > max(lengths, default=0)), default=0)):
         left = [n for n in wrong if not most or n < most]
-        divisors = [1 << k for k in range(1, 21)] + [3 << k for k in range(12)]
-        for divisor in sorted(divisors):
+        divisors = [gcd(*lengths)] if lengths else []
+        divisors += [1 << k for k in range(1, 21)] + [3 << k for k in range(12)]
+        for divisor in (d for d in divisors if d > 1):
             whole = [n for n in lengths if n % divisor == 0]
             if len(whole) >= _FEWEST and not any(n % divisor == 0 for n in left):
                 found = {"multiple": divisor}
@@ -137,7 +129,7 @@ def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | 
 
 
 def _is_right(session: Session, case: Case) -> bool:
-    shapes = _shapes(case.kernel, case, _EVERY_UP_TO) or _shapes(case.kernel, case, _SOME_UP_TO)
+    shapes = recorded_shapes(case, _EVERY_UP_TO) or recorded_shapes(case, _SOME_UP_TO)
     step = max(1, len(shapes) // _MOST_TRIED)
     limits = session.backend.limits()
     test_set = TestSet(case=case, shapes=tuple(shapes[::step]), limits=limits, level="full")

@@ -73,6 +73,8 @@ _BEYOND_2_20 = 2**20 + 7
 #: Remainders that loops often lose: of eight elements, of tiles larger than a block, of rows of
 #: 1024.
 _REMAINDERS = (*range(1001, 1009), 2047, 4095, 2**15)
+#: Threads of all launches, once each, up to which every size of an external program is tried.
+_MANY_THREADS = 2**20
 #: Shapes with rows of an external program of which not all are tried.
 _MANY_ROWS = 12
 #: Number of blocks that a 16-bit counter cannot count.
@@ -114,7 +116,7 @@ def edge_sizes(block: int) -> list[int]:
     return sorted({0, 1, 2, 31, 32, 33, *near_blocks, 1023, 1024, 1025, 4097, 65537, 1000003})
 
 
-def _recorded(case: Case, most: int | None) -> tuple[Shape, ...]:
+def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     """The shapes at which an external program was recorded, up to `most` elements; with a limit
     only one that is not small."""
     assert case.kernel.program is not None
@@ -125,6 +127,15 @@ def _recorded(case: Case, most: int | None) -> tuple[Shape, ...]:
     small = [shape for shape in allowed if prod(shape) <= _FEW]
     if case.kernel.scope == "rows" and len(small) > _MANY_ROWS:  # each has many threads
         small = [*small[: _MANY_ROWS // 2], *small[_MANY_ROWS // 2 :: 3]]
+    program = case.kernel.program
+    threads = [
+        max((prod(one.grid) * prod(one.block) for one in run.launches), default=0)
+        for run in (program.run(*shape) for shape in small) if run is not None
+    ]  # fmt: skip
+    step = (
+        -(-sum(threads) // _MANY_THREADS) or 1
+    )  # a grid of fixed size is as large for few elements
+    small = [*small[:: min(step, 6)]]
     large = [shape for shape in allowed if _FEW < prod(shape) <= most]
     return (*small, *large[:1])
 
@@ -133,7 +144,7 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
     """Shapes at which a kernel may fail, in increasing order: sizes critical for every reduction,
     then those of its own tiles, grid and finish. `large` adds sizes that only a GPU can verify."""
     if case.kernel.program is not None:
-        return _recorded(case, None if large else _MOST)
+        return recorded_shapes(case, None if large else _MOST)
     tile = tile_of(case)
     sizes = {*edge_sizes(case.block), *_tiles(tile), *_whole_tiles(tile), *_fold_sizes(case)}
     sizes |= {_BEYOND_2_20, *_iterations(case, limits), *_many_iterations(case, limits)}
@@ -156,7 +167,7 @@ def race_test_sets(case: Case) -> Iterator[TestSet]:
     little work, since they are planned for a tiny device."""
     tile, limits = tile_of(case), _tiny_device(case)
     if case.kernel.program is not None:
-        shapes = _recorded(case, _FEW)
+        shapes = recorded_shapes(case, _FEW)
         yield TestSet(case=case, shapes=shapes, limits=limits, level="some", watched=True)
         return
     sizes = {1, *_tiles(tile), *(2 * n for n in _whole_tiles(tile)[:1])}
