@@ -233,13 +233,13 @@ def check(arguments: list[str], /, **options: Any) -> int:  # fmt: skip
     from cudareduce.gate.request import BaseRequest, CheckRequest, SelfRequest
 
     if options["baseline"] is not None:
-        from cudareduce.several.check_stored import check_ranks
+        from cudareduce.several.check import check_ranks
 
         return check(made(CheckRequest, options, _NOT_BASELINE), check_ranks)
     if options["times"] is not None:
         return check_self(made(SelfRequest, options | given, _NOT_SELF))
     if COLLECTIVES.keys() & set(options["kernels"]):
-        from cudareduce.several.check_trees import check_base_ranks
+        from cudareduce.several.check import check_base_ranks
 
         return check_base_ranks(made(BaseRequest, options | given, _NOT_BASE))
     return check_base(made(BaseRequest, options | given, _NOT_BASE))

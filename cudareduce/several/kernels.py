@@ -74,6 +74,10 @@ class ExchangeKernel:
         prefix = self.collective.replace("-", "_")
         return self.id.removeprefix(f"{prefix}_").removeprefix("reduce_")
 
+    @property
+    def engine(self) -> str:
+        return f"peer:{self.short}"
+
 
 def load_kernels(folders: Sequence[Path] = ()) -> dict[str, ExchangeKernel]:
     """The kernels of the package and of more folders, by name. Raises UsageError for bad front

@@ -52,9 +52,9 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("remeasure", "command", "launcher"):
+    for module in ("check", "command", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
-    for module in ("remeasure", "launcher"):
+    for module in ("check", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
     patch.setattr("cudareduce.several.command.run_trial", partial(
         run_trial, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)

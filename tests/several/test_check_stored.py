@@ -40,16 +40,16 @@ def check(
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
-        "cudareduce.several.check_stored.device_of", lambda ranks, remeasuring: H200
+        "cudareduce.several.check.device_of", lambda ranks, remeasuring: H200
     )
-    monkeypatch.setattr("cudareduce.several.check_stored.load_registry", lambda: registry)
-    monkeypatch.setattr("cudareduce.several.check_stored.tool", made_by)  # which asks git
+    monkeypatch.setattr("cudareduce.several.check.load_registry", lambda: registry)
+    monkeypatch.setattr("cudareduce.several.check.tool", made_by)  # which asks git
 
     def call(old: Run | Path, machine: Machine, *words: object) -> tuple[int, str, str]:
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.several.remeasure.start_here", machine.job)
+        monkeypatch.setattr("cudareduce.several.check.start_here", machine.job)
         return cudareduce("check", "--baseline", path, *words)
 
     return call
@@ -383,11 +383,11 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     folder = tmp_path / "kernels" / "ranks"
     folder.mkdir(parents=True)
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    monkeypatch.setattr("cudareduce.several.check_stored.kernels_folder", lambda: folder.parent)
+    monkeypatch.setattr("cudareduce.several.check.kernels_folder", lambda: folder.parent)
     shared = tmp_path / "kernels" / "device"
     shared.mkdir()
     (shared / "ranks.cuh").write_text("// what kernels share\n")
-    monkeypatch.setattr("cudareduce.several.check_stored.source_folders", lambda: (shared,))
+    monkeypatch.setattr("cudareduce.several.check.source_folders", lambda: (shared,))
     (folder / "all_reduce_one_shot.cu").write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
                                                  "commit", "-qm", "before"]):  # fmt: skip
@@ -452,7 +452,7 @@ def test_another_host_is_compared_by_its_links(
     """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
     other = replace(H200, uuid="GPU-other")
     monkeypatch.setattr(
-        "cudareduce.several.check_stored.device_of", lambda ranks, remeasuring: other
+        "cudareduce.several.check.device_of", lambda ranks, remeasuring: other
     )
     slower = dict.fromkeys(ENGINES, 1 / 0.9)
     code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
