@@ -39,9 +39,7 @@ def check(
     registry = load_registry()
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(
-        "cudareduce.several.check.device_of", lambda ranks, remeasuring: H200
-    )
+    monkeypatch.setattr("cudareduce.several.check.device_of", lambda ranks, remeasuring: H200)
     monkeypatch.setattr("cudareduce.several.check.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.several.check.tool", made_by)  # which asks git
 
@@ -451,9 +449,7 @@ def test_another_host_is_compared_by_its_links(
 ) -> None:
     """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
     other = replace(H200, uuid="GPU-other")
-    monkeypatch.setattr(
-        "cudareduce.several.check.device_of", lambda ranks, remeasuring: other
-    )
+    monkeypatch.setattr("cudareduce.several.check.device_of", lambda ranks, remeasuring: other)
     slower = dict.fromkeys(ENGINES, 1 / 0.9)
     code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
     assert code == 0

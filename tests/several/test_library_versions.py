@@ -21,6 +21,7 @@ from cudareduce.several import library_versions
 from cudareduce.several.library_versions import (
     Experiment,
     LibraryRequest,
+    NcclVersions,
     Versions,
     check_library,
 )
@@ -56,27 +57,31 @@ def request_of(old: Path) -> Callable[..., LibraryRequest]:
 
 
 @pytest.fixture
-def measure(cache: Path, tmp_path: Path, old: Path) -> Callable[[Path], library_versions.Measure]:
-    """Jobs of two ranks on simulated GPUs."""
+def check(
+    cache: Path, tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    """`check_library` whose jobs are two ranks on simulated GPUs; `edit` changes their results."""
+    monkeypatch.setattr(library_versions, "gpu_count", lambda: 2)
 
-    def of(new: Path) -> library_versions.Measure:
-        def job(asked: Experiment) -> Run:
-            jobs.append(asked)
+    def checked(asked: LibraryRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
+        def job(_: NcclVersions, wanted: Experiment) -> Run:
+            jobs.append(wanted)
             found = nccls.together(nccls.Asked(
-                folder=tmp_path, cache=cache, engines=("nccl",), files=(old, new),
-                tried=((asked.kernel, asked.op, asked.dtype),),  # type: ignore[arg-type]
-                sizes=asked.sizes, rounds=asked.rounds,
+                folder=tmp_path, cache=cache, engines=("nccl",), files=(old, asked.library.new),
+                tried=((wanted.kernel, wanted.op, wanted.dtype),),  # type: ignore[arg-type]
+                sizes=wanted.sizes, rounds=wanted.rounds,
             ))  # fmt: skip
-            return Run({}, H200, {"rounds": asked.rounds}, tuple(found))
+            return edit(Run({}, H200, {"rounds": wanted.rounds}, tuple(found)))
 
-        return job
+        monkeypatch.setattr(NcclVersions, "run", job)
+        return check_library(asked)
 
-    return of
+    return checked
 
 
 jobs: list[Experiment] = []
 Requested = Callable[..., LibraryRequest]
-Measured = Callable[[Path], library_versions.Measure]
+Check = Callable[..., int]
 
 
 @pytest.fixture
@@ -89,10 +94,10 @@ def copy(old: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.long
 def test_the_same_is_the_same(
-    copy: Path, request_of: Requested, measure: Measured, capsys: pytest.CaptureFixture[str]
+    copy: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = ("all-reduce", "reduce-scatter")
-    assert check_library(request_of(copy, kernels=both, n=(1000, 1001)), measure(copy)) == 0
+    assert check(request_of(copy, kernels=both, n=(1000, 1001))) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("NCCL 2.28.9 against NCCL 2.28.9, NVIDIA H200")
     assert "3 compared: 3 SAME" in printed
@@ -101,37 +106,35 @@ def test_the_same_is_the_same(
 
 @pytest.mark.slow
 def test_what_is_slower_is_found_and_confirmed(
-    folder: Path, request_of: Requested, measure: Measured, capsys: pytest.CaptureFixture[str]
+    folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slower = nccls.compiled(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
     jobs.clear()
-    assert check_library(request_of(slower), measure(slower)) == 1
+    assert check(request_of(slower)) == 1
     printed = capsys.readouterr().out
     assert "SLOWER" in printed
     assert "confirmed in a fresh process" in printed
     assert "version 2.28.9, now 2.32.3" in printed
     assert [asked.rounds for asked in jobs] == [6, 12]  # which is what confirms it
     quicker = nccls.compiled(folder, "quicker", NOISE, "COST_US=9.5")
-    assert check_library(request_of(quicker), measure(quicker)) == 0
+    assert check(request_of(quicker)) == 0
     assert "FASTER" in capsys.readouterr().out
 
 
 def test_what_is_wrong_is_told(
-    folder: Path, request_of: Requested, measure: Measured, capsys: pytest.CaptureFixture[str]
+    folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = nccls.compiled(folder, "wrong", "LEAVES_OUT")
-    assert check_library(request_of(wrong), measure(wrong)) == 3
+    assert check(request_of(wrong)) == 3
     assert "WRONG" in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_what_begins_nowhere_is_an_error(
-    folder: Path, request_of: Requested, measure: Measured
-) -> None:
+def test_what_begins_nowhere_is_an_error(folder: Path, request_of: Requested, check: Check) -> None:
     broken = nccls.compiled(folder, "broken", "NO_COMMUNICATOR")
     with pytest.raises(EnvironmentProblem, match="nothing was compared"):
-        check_library(request_of(broken), lambda job: replace_all(measure(broken)(job)))
-    assert check_library(request_of(broken), measure(broken)) == 1  # one that is gone
+        check(request_of(broken), replace_all)
+    assert check(request_of(broken)) == 1  # one that is gone
 
 
 def replace_all(run: Run) -> Run:
