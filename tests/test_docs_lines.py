@@ -215,7 +215,7 @@ def test_python_does_what_the_page_says(
 def test_the_library_of_the_page_is_one() -> None:
     """It is prepared and called as those of the package are, and its answer is right."""
     from cudareduce.launch.plan import Problem
-    from cudareduce.peers.contract import Given, Peer
+    from cudareduce.peers.contract import DeviceInput, Library
     from cudareduce.problem.operators import reduction_of
 
     [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
@@ -223,17 +223,14 @@ def test_the_library_of_the_page_is_one() -> None:
     exec(block.text, namespace)
     peers = namespace["PEERS"]
     assert isinstance(peers, tuple)
-    peer: Peer = peers[0]
-    assert isinstance(peer, Peer)
+    peer: Library = peers[0]
+    assert isinstance(peer, Library)
     assert peer.why_not(Problem(reduction_of("sum", "float32"), 100, 1)) is None
     assert peer.why_not(Problem(reduction_of("mean", "float32"), 100, 1))
     for rows in (1, 7):
         problem = Problem(reduction_of("max", "float32"), 100, rows)
         data = np.arange(100 * rows, dtype="float32")
-        given = Given(
-            problem=problem, data=data, address=0, out=0, stream=0, native=None, arch=90, folder="",
-            allocate=lambda nbytes: 0, upload=lambda array: 0,
-        )  # fmt: skip
+        given = DeviceInput(problem=problem, data=data, folder="")
         ready = peer.prepare(given)
         ready.run()
         assert ready.fetch

@@ -25,7 +25,7 @@ from cudareduce.bench.session import Session
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
 from cudareduce.peers import catalogue
-from cudareduce.peers.catalogue import Listing
+from cudareduce.peers.catalogue import Listing, libraries_of
 from cudareduce.peers.job import Job, LibraryResult, Outcome
 from cudareduce.peers.session import LibraryWorkers
 from cudareduce.problem.operators import Reduction
@@ -72,7 +72,7 @@ def _all(
     methods: tuple[Method, ...], *, odd: Anew | None = None,
 ) -> Beside:  # fmt: skip
     settings, listings = session.settings, catalogue.listings(names)
-    peers = [peer for listing in listings for peer in listing.peers()]
+    peers = libraries_of(listings)
     on_cpu = session.backend.timed() is None
     why = {peer.name: _ON_CPU for peer in peers if on_cpu and peer.on_cpu is None}
     if methods and settings.region != "total":
@@ -124,7 +124,7 @@ def _left_out(
 ) -> Beside:
     """A row for each library that says why it is not tried."""
     why = _MAPPED if one.group.reduction.map else _COLUMNS
-    peers = [peer for listing in listings for peer in listing.peers()]
+    peers = libraries_of(listings)
     job = Job(
         spec=session.spec, listings=tuple(listings), reduction=one.group.reduction,
         shapes=(one.shape,), folder="",

@@ -20,7 +20,7 @@ from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.peers.contract import Peer
+from cudareduce.peers.contract import Library
 from cudareduce.peers.job import (
     ODD,
     PLAIN,
@@ -63,7 +63,7 @@ class LibraryRecords:
     """Makes records of what one job gave."""
 
     recorder: Recorder
-    peers: Sequence[Peer]
+    peers: Sequence[Library]
     job: Job
     limits: DeviceLimits
 
@@ -170,7 +170,7 @@ def odd_job(job: Job, outcome: Outcome, anew: Anew) -> Job:
     """What was timed by a job, against itself with one element more and with a start one element
     off; of kernels what they are there."""
     timed = {name for found in outcome.passes.values() for name in found.timings}
-    peers = (peer.name for listing in job.listings for peer in listing.peers())
+    peers = (peer.name for listing in job.listings for peer in listing.libraries())
     elsewhere = {
         (place, number): anew(case, layout.shape(job.shapes[-1]), layout.offset)
         for place, (case, _) in enumerate(job.kernels) for number, layout in enumerate(ODD, 1)

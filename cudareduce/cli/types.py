@@ -198,7 +198,7 @@ class Peers(click.ParamType[tuple[str, ...]]):
             return known
         from cudareduce.peers.catalogue import listings
 
-        peers = {peer.name for listing in listings(known) for peer in listing.peers()}
+        peers = {peer.name for listing in listings(known) for peer in listing.libraries()}
         for word in words:
             if ":" in word and word not in peers:
                 self.fail(

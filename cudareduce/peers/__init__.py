@@ -1,1 +1,1 @@
-"""Libraries that reduce, beside our kernels: one file a library behind one protocol."""
+"""Other libraries that reduce, compared with our kernels: one module each, and how they run."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -23,15 +24,13 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.machine.host import installed, packaged
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction
 
-#: Installs newer headers than those of the toolkit.
-INSTALL = "pip install nvidia-cuda-cccl"
 _VERSION_HEADER = "cuda/std/__cccl/version.h"
 _CUB_HEADER = "cub/device/device_reduce.cuh"
-#: Where the include folders of a tree are: a checkout of NVIDIA/cccl, else one include folder.
+#: Include folders of a tree: of a checkout of NVIDIA/cccl, or the only one of an installation.
 _CHECKOUT = ("cub", "thrust", "libcudacxx/include")
 _INCLUDE_FOLDERS = ("", "cccl", "include", "include/cccl")
 _FOLDS = ("sum", "prod", "min", "max", "mean")
@@ -39,6 +38,12 @@ _OPS = (*_FOLDS, "argmin", "argmax")
 #: The first release in which the caller chooses determinism and passes the workspace, and the
 #: first in which Thrust leaves its result on the device.
 _CHOOSES, _REDUCES_INTO = 3_005_000, 3_002_000
+_CUDA_ERRORS = {
+    2: "out of memory",
+    35: "the driver is too old",
+    209: "no kernel image",
+    801: "not supported",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +62,15 @@ class Headers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeListing(Listing):
-    """The CUB peers compiled with the headers of one tree; `suffix` ends their names."""
+    """The calls of CUB compiled with the headers of one tree; `suffix` ends their names."""
 
     tree: Path
     suffix: str
 
-    def peers(self) -> tuple[Peer, ...]:
-        """The peers that `names` select, or all."""
-        peers = _cub(partial(tree_headers, self.tree), self.suffix)
-        return tuple(p for p in peers if not self.names or p.name in self.names)
+    def libraries(self) -> tuple[Library, ...]:
+        """The calls that `names` select, or all."""
+        calls = _cub(partial(tree_headers, self.tree), self.suffix)
+        return tuple(call for call in calls if not self.names or call.name in self.names)
 
 
 @cache
@@ -73,122 +78,44 @@ def tree_headers(tree: Path) -> Headers:
     """The headers of a CCCL source tree or include folder. Raises UsageError if it holds none."""
     if not tree.is_dir():
         raise UsageError(f"cub: there is no folder {tree}: name a CCCL source tree or its include")
-    checkout = tuple(tree / name for name in _CHECKOUT)
-    layouts = [checkout, *((tree / name,) for name in _INCLUDE_FOLDERS)]
-    found = [layout for layout in layouts if (layout[0] / _CUB_HEADER).is_file()]
-    if not found:
+    layouts = [_CHECKOUT, *((name,) for name in _INCLUDE_FOLDERS)]
+    layout = next((names for names in layouts if (tree / names[0] / _CUB_HEADER).is_file()), None)
+    if layout is None:
         raise UsageError(
             f"cub: {tree} holds no {_CUB_HEADER}: name a CCCL source tree or its include"
         )
-    version = next(filter(None, map(_version, found[0])), 0)
+    folders = tuple(tree / name for name in layout)
+    version = next(filter(None, map(_version, folders)), 0)
     if not version:
         raise UsageError(f"cub: {tree} holds no {_VERSION_HEADER}: name CCCL 3.0 or newer")
     digest = hashlib.sha256()
-    for folder in found[0]:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                status = path.stat()
-                digest.update(f"{path}:{status.st_size}:{status.st_mtime_ns}\n".encode())
-    return Headers(found[0], version, digest.hexdigest())
+    for path in (path for folder in folders for path in sorted(folder.rglob("*"))):
+        if path.is_file():
+            status = path.stat()
+            digest.update(f"{path}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+    return Headers(folders, version, digest.hexdigest())
 
 
 @cache
 def newest_headers() -> Headers:
     """The newest headers of PyPI packages and of nvcc's toolkit. Raises AbsentError."""
-    found = [(_version(path), path) for path in _folders()]
-    version, path = max(found, default=(0, Path()))
+    version, path = max(((_version(path), path) for path in _folders()), default=(0, Path()))
     if not version:
         raise AbsentError("the headers of CCCL were not found")
     return Headers((path,), version)
 
 
-def load(needs: int = 0, headers: Callable[[], Headers] = newest_headers) -> str:
-    """The version of CCCL. Raises AbsentError without nvcc, or if a call `needs` a newer one."""
-    found = headers()
-    if find_nvcc() is None:
-        raise AbsentError("nvcc was not found, which compiles it")
-    if found.version < needs:
-        raise AbsentError(
-            f"CCCL {found.text} is too old: {Headers((), needs).text} or newer has this call"
-        )
-    return found.text
-
-
-def prepare(entry: str, headers: Callable[[], Headers], given: Given) -> Ready:
-    """A call of one of the shared object's functions, with its workspace."""
-    call = _function(entry, headers(), given)
-    problem, nbytes = given.problem, ctypes.c_size_t(0)
-    sizes = ctypes.c_longlong(problem.n), ctypes.c_longlong(problem.rows)
-    pointers = ctypes.c_void_p(given.address), ctypes.c_void_p(given.out)
-    stream = ctypes.c_void_p(given.stream)
-    _check(call(None, ctypes.byref(nbytes), *pointers, *sizes, stream))
-    workspace = ctypes.c_void_p(given.allocate(max(nbytes.value, 1)))
-    arguments = (workspace, ctypes.byref(nbytes), *pointers, *sizes, stream)
-
-    def run() -> None:
-        code = call(*arguments)
-        if code:
-            _check(code)
-
-    return Ready(run)
-
-
-def prepare_as_called(entry: str, headers: Callable[[], Headers], given: Given) -> Ready:
-    """A call that allocates its workspace, waits, and copies its result to the host."""
-    call = _function(entry, headers(), given)
-    result = np.empty(1, given.reduction.result_dtype)
-    target, start = ctypes.c_void_p(result.ctypes.data), ctypes.c_void_p(given.address)
-    count, stream = ctypes.c_longlong(given.problem.n), ctypes.c_void_p(given.stream)
-
-    def run() -> None:
-        _check(call(start, target, count, stream))
-
-    return Ready(run, lambda: result)
-
-
-def _function(entry: str, headers: Headers, given: Given) -> Any:
-    library = _load(compile_library(given.reduction, given.arch, Path(given.folder), headers))
-    return getattr(library, "rows" if entry == "run_to_run" and given.problem.rows != 1 else entry)
-
-
-def _check(code: int) -> None:
-    if code:
-        raise RuntimeError(f"CUDA error {code}: {_CUDA_ERRORS.get(code, 'see cudaError_t')}")
-
-
-_CUDA_ERRORS = {
-    2: "out of memory",
-    35: "the driver is too old",
-    209: "no kernel image",
-    801: "not supported",
-}
-
-
-@cache
-def find_nvcc() -> tuple[str, str] | None:
-    """The compiler's path and release, or None."""
-    return next(installed("nvcc"), None)
-
-
 def _folders() -> Iterator[Path]:
-    """Include folders of the CCCL that is installed."""
-    yield from (path.parents[3] for path in packaged(f"include/cccl/{_VERSION_HEADER}"))
-    yield from (
-        path.parents[3] for path in packaged_beside(f"cccl/headers/include/{_VERSION_HEADER}")
-    )
+    """Include folders of installed CCCL headers."""
+    for path in packaged(f"include/cccl/{_VERSION_HEADER}"):
+        yield path.parents[3]
+    package = importlib.util.find_spec("cuda")  # of the package cuda-cccl
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        yield Path(folder) / "cccl" / "headers" / "include"
     nvcc = find_nvcc()
     if nvcc:
         root = _toolkit(nvcc[0])
         yield from (root / "include" / "cccl", *root.glob("targets/*/include/cccl"))
-
-
-def packaged_beside(path: str) -> list[Path]:
-    """A file of the `cuda` packages of PyPI, which lie apart from NVIDIA's others."""
-    import importlib.util
-
-    package = importlib.util.find_spec("cuda")
-    folders = list(package.submodule_search_locations or ()) if package else []
-    return [found for folder in folders for found in sorted(Path(folder).glob(path))]
 
 
 def _toolkit(nvcc: str) -> Path:
@@ -206,8 +133,26 @@ def _version(folder: Path) -> int:
         text = (folder / _VERSION_HEADER).read_text(encoding="utf-8")
     except OSError:
         return 0
-    found = re.search(r"#define CCCL_VERSION (\d+)", text)
-    return int(found[1]) if found else 0
+    version = re.search(r"#define CCCL_VERSION (\d+)", text)
+    return int(version[1]) if version else 0
+
+
+@cache
+def find_nvcc() -> tuple[str, str] | None:
+    """The compiler's path and release, or None."""
+    return next(installed("nvcc"), None)
+
+
+def load(needs: int = 0, headers: Callable[[], Headers] = newest_headers) -> str:
+    """The version of CCCL. Raises AbsentError without nvcc, or if a call `needs` a newer one."""
+    found = headers()
+    if find_nvcc() is None:
+        raise AbsentError("nvcc was not found, which compiles it")
+    if found.version < needs:
+        raise AbsentError(
+            f"CCCL {found.text} is too old: {Headers((), needs).text} or newer has this call"
+        )
+    return found.text
 
 
 def flags(reduction: Reduction) -> list[str]:
@@ -216,22 +161,11 @@ def flags(reduction: Reduction) -> list[str]:
     words = [f"-DPEER_IN={dtype.cpp}", f"-DPEER_ACC={acc.cpp}", f"-DPEER_OP_{op.upper()}"]
     if op in _FOLDS and dtype.size == 2:
         words.append("-DPEER_PACKED")
-    if why_not_chosen("not_guaranteed", reduction) is None:
+    if _why_not_in_mode("not_guaranteed", reduction) is None:
         words.append("-DPEER_CHOSEN")
-    if why_not_chosen("gpu_to_gpu", reduction) is None:
+    if _why_not_in_mode("gpu_to_gpu", reduction) is None:
         words.append("-DPEER_CHOSEN_FLOAT")
     return words
-
-
-def why_not_chosen(mode: str, reduction: Reduction) -> str | None:
-    """Why CUB does not take a reduction in this mode of determinism, or None if it does."""
-    if reduction.op.name != "sum":
-        return f"adds only in {mode}, and this is {reduction.op.name}"
-    if reduction.dtype != reduction.acc:
-        return f"adds {reduction.dtype.name} in its own type in {mode}, not in {reduction.acc.name}"
-    if mode == "gpu_to_gpu" and reduction.dtype.kind != "float":
-        return f"takes float32, float64 in {mode}, not {reduction.dtype.name}"
-    return None
 
 
 def compile_library(reduction: Reduction, arch: int, folder: Path, headers: Headers) -> Path:
@@ -260,15 +194,62 @@ def compile_library(reduction: Reduction, arch: int, folder: Path, headers: Head
 
 
 @cache
-def _load(path: Path) -> Any:
+def _load_library(path: Path) -> Any:
     return ctypes.CDLL(str(path))
 
 
-def _why_not(
-    ops: tuple[str, ...], problem: Problem, *, rows: bool = False, mode: str = ""
-) -> str | None:
-    reason = takes(problem, ops, tuple(DTYPES), rows=rows)
-    return reason or (why_not_chosen(mode, problem.reduction) if mode else None)
+def _function(entry: str, headers: Headers, given: DeviceInput) -> Any:
+    path = compile_library(given.reduction, given.arch, Path(given.folder), headers)
+    is_rows = entry == "run_to_run" and given.problem.rows != 1
+    return getattr(_load_library(path), "rows" if is_rows else entry)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise RuntimeError(f"CUDA error {code}: {_CUDA_ERRORS.get(code, 'see cudaError_t')}")
+
+
+def _prepare(entry: str, headers: Callable[[], Headers], given: DeviceInput) -> PreparedCall:
+    """A call of one of the shared object's functions, with its workspace."""
+    call, nbytes = _function(entry, headers(), given), ctypes.c_size_t(0)
+    words = (
+        ctypes.byref(nbytes), ctypes.c_void_p(given.address), ctypes.c_void_p(given.out),
+        ctypes.c_longlong(given.problem.n), ctypes.c_longlong(given.problem.rows),
+        ctypes.c_void_p(given.stream),
+    )  # fmt: skip
+    _check(call(None, *words))
+    workspace = ctypes.c_void_p(given.allocate(max(nbytes.value, 1)))
+
+    def run() -> None:
+        code = call(workspace, *words)
+        if code:
+            _check(code)
+
+    return PreparedCall(run)
+
+
+def _prepare_as_called(
+    entry: str, headers: Callable[[], Headers], given: DeviceInput
+) -> PreparedCall:
+    """A call that allocates its workspace, waits, and copies its result to the host."""
+    call = _function(entry, headers(), given)
+    result = np.empty(1, given.reduction.result_dtype)
+    words = (
+        ctypes.c_void_p(given.address), ctypes.c_void_p(result.ctypes.data),
+        ctypes.c_longlong(given.problem.n), ctypes.c_void_p(given.stream),
+    )  # fmt: skip
+    return PreparedCall(lambda: _check(call(*words)), lambda: result)
+
+
+def _why_not_in_mode(mode: str, reduction: Reduction) -> str | None:
+    """Why CUB does not support a reduction in this mode of determinism; None if it does."""
+    if reduction.op.name != "sum":
+        return f"adds only in {mode}, and this is {reduction.op.name}"
+    if reduction.dtype != reduction.acc:
+        return f"adds {reduction.dtype.name} in its own type in {mode}, not in {reduction.acc.name}"
+    if mode == "gpu_to_gpu" and reduction.dtype.kind != "float":
+        return f"takes float32, float64 in {mode}, not {reduction.dtype.name}"
+    return None
 
 
 def _why_not_packed(problem: Problem) -> str | None:
@@ -276,11 +257,11 @@ def _why_not_packed(problem: Problem) -> str | None:
         return "packs types of 16 bits, of which CUB loads one at a time"
     if problem.n % 4 or problem.n > 2**31:
         return "packs four elements: multiples of 4 up to 2^31"
-    return _why_not(_FOLDS, problem)
+    return None
 
 
 def _called(function: str, suffix: str, problem: Problem) -> str:
-    """`DeviceReduce::Sum, run_to_run`, and what widens the elements where something does."""
+    """`DeviceReduce::Sum, run_to_run`, or TransformReduce where elements are widened."""
     reduction = problem.reduction
     names = {"sum": "Sum", "mean": "Sum", "argmin": "ArgMin", "argmax": "ArgMax"}
     name = names.get(reduction.op.name, "Reduce")
@@ -298,63 +279,55 @@ def _thrust_called(problem: Problem) -> str:
     return f"thrust::{names.get(problem.reduction.op.name, 'reduce')}, par"
 
 
-def _plain(text: str, problem: Problem) -> str:
-    return text
+def _library(
+    name: str, called: Callable[[Problem], str] | str, prepare: Callable[..., PreparedCall],
+    entry: str, headers: Callable[[], Headers], needs: int = 0, **fields: Any,
+) -> Library:  # fmt: skip
+    version = partial(load, needs, headers)
+    usual: dict[str, Any] = {"ops": _OPS, "takes_rows": False}
+    return Library(
+        name=name, package="nvidia-cuda-cccl", install="pip install nvidia-cuda-cccl",
+        context="any", dtypes=tuple(DTYPES), load=version, version_here=version,
+        called=(lambda problem: called) if isinstance(called, str) else called,
+        prepare=partial(prepare, entry, headers), **usual | fields,
+    )  # fmt: skip
 
 
-def _peer(name: str, headers: Callable[[], Headers], needs: int = 0, **fields: Any) -> Peer:
-    found = partial(load, needs, headers)
-    usual: dict[str, Any] = {
-        "package": "nvidia-cuda-cccl", "install": INSTALL, "context": "any", "load": found,
-        "version_here": found,
-    }  # fmt: skip
-    return Peer(name=name, **(usual | fields))
-
-
-def _cub(headers: Callable[[], Headers] = newest_headers, suffix: str = "") -> tuple[Peer, ...]:
+def _cub(headers: Callable[[], Headers] = newest_headers, suffix: str = "") -> tuple[Library, ...]:
     """The calls of CUB with these headers; `suffix` ends their names."""
-    peer = partial(_peer, headers=headers)
+    modes = tuple(
+        _library(
+            f"cub:{mode}{suffix}", f"DeviceReduce::Sum, {mode}", _prepare, mode, headers, _CHOOSES,
+            refuses=lambda problem, mode=mode: _why_not_in_mode(mode, problem.reduction),
+        )
+        for mode in ("not_guaranteed", "gpu_to_gpu")
+    )  # fmt: skip
     return (
-        peer(
-            f"cub:run_to_run{suffix}", why_not=partial(_why_not, _OPS, rows=True),
-            called=partial(_called, "DeviceReduce::", ", run_to_run"),
-            prepare=partial(prepare, "run_to_run", headers),
+        _library(
+            f"cub:run_to_run{suffix}", partial(_called, "DeviceReduce::", ", run_to_run"),
+            _prepare, "run_to_run", headers, takes_rows=True,
         ),
-        peer(
-            f"cub:not_guaranteed{suffix}", needs=_CHOOSES,
-            why_not=partial(_why_not, _OPS, mode="not_guaranteed"),
-            called=partial(_plain, "DeviceReduce::Sum, not_guaranteed"),
-            prepare=partial(prepare, "not_guaranteed", headers),
+        *modes,
+        _library(
+            f"cub:packed{suffix}", "DeviceReduce::TransformReduce of four elements a word",
+            _prepare, "packed", headers, ops=_FOLDS, refuses=_why_not_packed, alignment=8,
         ),
-        peer(
-            f"cub:gpu_to_gpu{suffix}", needs=_CHOOSES,
-            why_not=partial(_why_not, _OPS, mode="gpu_to_gpu"),
-            called=partial(_plain, "DeviceReduce::Sum, gpu_to_gpu"),
-            prepare=partial(prepare, "gpu_to_gpu", headers),
-        ),
-        peer(
-            f"cub:packed{suffix}", why_not=_why_not_packed,
-            called=partial(_plain, "DeviceReduce::TransformReduce of four elements a word"),
-            prepare=partial(prepare, "packed", headers), alignment=8,
-        ),
-        peer(
-            f"cub:as_called{suffix}", why_not=partial(_why_not, _OPS), as_called=True,
-            called=partial(_called, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
-            prepare=partial(prepare_as_called, "cub_as_called", headers),
+        _library(
+            f"cub:as_called{suffix}",
+            partial(_called, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
+            _prepare_as_called, "cub_as_called", headers, as_called=True,
         ),
     )  # fmt: skip
 
 
 CUB = _cub()
 THRUST = (
-    _peer(
-        "thrust", newest_headers, needs=_REDUCES_INTO, why_not=partial(_why_not, _FOLDS),
-        called=partial(_plain, "thrust::reduce_into, par_nosync"),
-        prepare=partial(prepare, "reduce_into", newest_headers),
+    _library(
+        "thrust", "thrust::reduce_into, par_nosync", _prepare, "reduce_into", newest_headers,
+        _REDUCES_INTO, ops=_FOLDS,
     ),
-    _peer(
-        "thrust:as_called", newest_headers, why_not=partial(_why_not, _OPS), as_called=True,
-        called=_thrust_called,
-        prepare=partial(prepare_as_called, "thrust_as_called", newest_headers),
+    _library(
+        "thrust:as_called", _thrust_called, _prepare_as_called, "thrust_as_called", newest_headers,
+        as_called=True,
     ),
 )  # fmt: skip

@@ -1,27 +1,29 @@
-"""cuda.compute: CUB as NVIDIA's Python packages call it, compiled at run time."""
+"""cuda.compute: CUB through NVIDIA's Python package, compiled at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
-from cudareduce.peers.interop import DeviceArray, ForeignStream, answers_array, given_array
+from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.peers.interop import (
+    DeviceArray,
+    ForeignStream,
+    identity_array,
+    input_array,
+    result_array,
+)
 
-_OPS = ("sum", "prod", "min", "max")
 _KINDS = {"sum": "PLUS", "prod": "MULTIPLIES", "min": "MINIMUM", "max": "MAXIMUM"}
-_DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 
 
-def load() -> str:
-    """Import it."""
-    from importlib import metadata
-
+def _load() -> str:
     import cuda.compute
 
     version = metadata.version("cuda-cccl")
@@ -30,43 +32,31 @@ def load() -> str:
     return version
 
 
-def first_value(problem: Problem) -> Any:
-    """The accumulator's neutral element, which decides its type."""
-    name, acc = problem.reduction.op.name, np.dtype(problem.reduction.acc.storage)
-    if name in ("sum", "prod"):
-        return np.full(1, 0 if name == "sum" else 1, acc)
-    if acc.kind == "f":
-        return np.full(1, np.inf if name == "min" else -np.inf, acc)
-    limits = np.iinfo(acc)
-    return np.full(1, limits.max if name == "min" else limits.min, acc)
-
-
-def _prepare(mode: str, given: Given) -> Ready:
+def _prepare(mode: str, given: DeviceInput) -> PreparedCall:
     if given.problem.rows != 1:
-        return _by_rows(given)
+        return _prepare_rows(given)
     from cuda.compute import Determinism, OpKind, make_reduce_into
 
-    data = given_array(given)
-    out = DeviceArray(given.out, (1,), answers_array(given).dtype)
-    op = getattr(OpKind, _KINDS[given.reduction.op.name])
-    first, count = first_value(given.problem), given.problem.n
-    made = make_reduce_into(
-        d_in=data, d_out=out, op=op, h_init=first, determinism=getattr(Determinism, mode)
-    )
-    call = partial(made, d_in=data, d_out=out, num_items=count, op=op, h_init=first)
-    return _with_workspace(given, call)
+    words: dict[str, Any] = {
+        "d_in": input_array(given),
+        "d_out": DeviceArray(given.out, (1,), result_array(given).dtype),
+        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
+        "h_init": identity_array(given.reduction),  # its type is the accumulator's
+    }
+    made = make_reduce_into(**words, determinism=getattr(Determinism, mode))
+    return _with_workspace(given, partial(made, **words, num_items=given.problem.n))
 
 
-def _by_rows(given: Given) -> Ready:
-    """Rows between offsets, since it has no call for rows of one length."""
+def _prepare_rows(given: DeviceInput) -> PreparedCall:
+    """A segmented reduction between offsets: there is no call for rows of one length."""
     from cuda.compute import OpKind, make_segmented_reduce
 
     n, rows = given.problem.n, given.problem.rows
     edges = n * np.arange(rows + 1, dtype=np.int64)
     offsets = DeviceArray(given.upload(edges), (rows,), edges.dtype)
     words: dict[str, Any] = {
-        "d_in": DeviceArray(given.address, (n * rows,), given_array(given).dtype),
-        "d_out": answers_array(given), "h_init": first_value(given.problem),
+        "d_in": DeviceArray(given.address, (n * rows,), input_array(given).dtype),
+        "d_out": result_array(given), "h_init": identity_array(given.reduction),
         "start_offsets_in": offsets,
         "end_offsets_in": replace(offsets, address=offsets.address + edges.itemsize),
         "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
@@ -75,31 +65,35 @@ def _by_rows(given: Given) -> Ready:
     return _with_workspace(given, partial(made, **words, num_segments=rows, max_segment_size=n))
 
 
-def _with_workspace(given: Given, call: Callable[..., Any]) -> Ready:
+def _with_workspace(given: DeviceInput, call: Callable[..., Any]) -> PreparedCall:
     nbytes = max(int(call(temp_storage=None)), 1)
-    place = DeviceArray(given.allocate(nbytes), (nbytes,), np.dtype("uint8"))
-    return Ready(partial(call, temp_storage=place, stream=ForeignStream(given.stream)))
-
-
-def _why_not(mode: str, problem: Problem) -> str | None:
-    reason = takes(problem, _OPS, _DTYPES, rows=mode == "RUN_TO_RUN")
-    if reason is None and mode == "NOT_GUARANTEED" and problem.reduction.op.name != "sum":
-        return f"adds only in {mode.lower()}, and this is {problem.reduction.op.name}"
-    return reason
+    workspace = DeviceArray(given.allocate(nbytes), (nbytes,), np.dtype("uint8"))
+    return PreparedCall(partial(call, temp_storage=workspace, stream=ForeignStream(given.stream)))
 
 
 def _called(mode: str, problem: Problem) -> str:
+    kind = _KINDS[problem.reduction.op.name]
     if problem.rows != 1:
-        return f"make_segmented_reduce(op={_KINDS[problem.reduction.op.name]}), between offsets"
-    return f"make_reduce_into(op={_KINDS[problem.reduction.op.name]}), {mode.lower()}"
+        return f"make_segmented_reduce(op={kind}), between offsets"
+    return f"make_reduce_into(op={kind}), {mode.lower()}"
 
 
-def _peer(name: str, mode: str) -> Peer:
-    return Peer(
-        name=name, package="cuda-cccl", install="pip install 'cuda-cccl[minimal-cu13]'",
-        context="any", load=load, why_not=partial(_why_not, mode),
-        called=partial(_called, mode), prepare=partial(_prepare, mode),
-    )  # fmt: skip
+def _adds_only(problem: Problem) -> str | None:
+    name = problem.reduction.op.name
+    return None if name == "sum" else f"adds only in not_guaranteed, and this is {name}"
 
 
-PEERS = (_peer("compute", "RUN_TO_RUN"), _peer("compute:not_guaranteed", "NOT_GUARANTEED"))
+_COMPUTE = Library(
+    name="compute", package="cuda-cccl", install="pip install 'cuda-cccl[minimal-cu13]'",
+    context="any", ops=tuple(_KINDS),
+    dtypes=("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64",
+            "uint64"),
+    load=_load, called=partial(_called, "RUN_TO_RUN"), prepare=partial(_prepare, "RUN_TO_RUN"),
+)  # fmt: skip
+PEERS = (
+    _COMPUTE,
+    replace(
+        _COMPUTE, name="compute:not_guaranteed", takes_rows=False, refuses=_adds_only,
+        called=partial(_called, "NOT_GUARANTEED"), prepare=partial(_prepare, "NOT_GUARANTEED"),
+    ),
+)  # fmt: skip

@@ -1,8 +1,8 @@
-"""What a library beside our kernels is: how it is found, what it takes, and how it is called.
+"""How a library is described: how to find it, what it supports, and how to call it.
 
-A peer is one way to call one library, prepared as a kernel is: input, answers and workspace lie in
-device memory before, and a call only enqueues work. Where people call a library so that it
-allocates and waits, that is a peer of its own, of which only the host's time is told.
+A `Library` is one way to call one library. Its call is prepared like a kernel: input, results and
+workspace are allocated before, and the timed call only enqueues work. A call that allocates and
+waits, as users write it, is an entry of its own (`NAME:as_called`), with host times only.
 """
 
 from __future__ import annotations
@@ -20,111 +20,135 @@ from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
 from cudareduce.problem.sizes import counted
 
-#: Kinds of NumPy's types that hold no real number; those of 16 bits that others bring are not here.
+#: Reductions of array libraries that take the accumulator's type as `dtype`.
+TYPED = ("sum", "prod", "mean")
+#: Kinds of NumPy types that are not real numbers. The 16-bit types of other packages are not here.
 _NO_NUMBERS = "cmMOSU"
 
-#: Where a library works: in whichever CUDA context is current, in the device's primary one alone,
-#: or only in a process of its own, on streams of its own.
+#: Where a library works: in any current CUDA context, only in the primary context of the device, or
+#: only in a process of its own, on its own streams.
 Context = Literal["any", "primary", "own"]
 
 
 class AbsentError(Exception):
-    """A library is not here, or too old; the message says so without how to install it."""
+    """A library is missing or too old. The message does not say how to install it."""
 
 
-class AnswersError(Exception):
-    """What a library gave is not one number a row; the message says what it is."""
+class ResultError(Exception):
+    """A library returned something other than one number per row."""
+
+
+def _no_device(_: object) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a call is prepared for.
+class DeviceInput:
+    """The input of a call with the memory and the stream to use.
 
-    `address` is where the input lies, `out` where answers belong, both in device memory; 0 in a
-    process of the library's own, where there is only `data`, the elements in host memory. `stream`
-    is the driver's handle, `native` PyCUDA's stream. `allocate` gives bytes of device memory that
-    live as long as the call does, `upload` such with an array in it. `arch` is 90 for sm_90;
-    `folder` is where what is compiled is kept.
+    `data` has the elements in host memory; `address` is their address on the device and `out` that
+    of the results, both 0 for a library that needs its own process. `stream` is the driver's
+    handle, `native` PyCUDA's stream. `allocate` returns the address of so many bytes that live as
+    long as the call, `upload` that of a copy of an array. `arch` is 90 for sm_90; `folder` keeps
+    compiled code.
     """
 
     problem: Problem
     data: Array
-    address: int
-    out: int
-    stream: int
-    native: Any
-    allocate: Callable[[int], int]
-    upload: Callable[[Array], int]
-    arch: int
     folder: str
+    address: int = 0
+    out: int = 0
+    stream: int = 0
+    native: Any = None
+    allocate: Callable[[int], int] = _no_device
+    upload: Callable[[Array], int] = _no_device
+    arch: int = 0
 
     @property
     def reduction(self) -> Reduction:
-        """What is computed."""
+        """The operator and its types."""
         return self.problem.reduction
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The input as libraries see it: one array, or rows."""
+        """(n,), or (rows, n)."""
         n, rows = self.problem.n, self.problem.rows
         return (n,) if rows == 1 else (rows, n)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        """The answers likewise."""
+        """(), or (rows,)."""
         return () if self.problem.rows == 1 else (self.problem.rows,)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A prepared call. `fetch` brings its answers to the host where they do not lie in the memory
-    that was given for them; of a library in a process of its own `refill` takes the elements from
-    the host again, where they have changed."""
+class PreparedCall:
+    """`run` makes the call. `fetch` returns results that are not in the given memory. `refill`
+    copies changed elements from the host, for a library in a process of its own."""
 
     run: Launch
     fetch: Callable[[], Any] | None = None
     refill: Launch | None = None
 
+    @classmethod
+    def keeping(
+        cls, call: Callable[[], Any], fetch: Callable[[Any], Any] = lambda kept: kept
+    ) -> PreparedCall:
+        """A call that returns its result, which is kept until the next call."""
+        kept: list[Any] = []
+
+        def run() -> None:
+            kept[:] = [call()]
+
+        return cls(run, lambda: fetch(kept[0]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Library:
     """One way to call a library: `NAME` or `NAME:VARIANT`.
 
-    `package` is the distribution whose version is the library's; `install` is the one command that
-    brings it. `load` imports the library and tells its version; it raises ImportError, or
-    AbsentError. `why_not` says why it does not take a problem, in words that follow its name, and
-    `called` which call is made for one. `as_called`: the call allocates and waits, as people call
-    it, so its time is the host's. `version_here` tells, without importing anything, the version of
-    a library that is not a package of Python's, and raises AbsentError. Inputs start at a multiple
-    of `alignment` bytes. `on_cpu` prepares the same call where there is no GPU, for its answers;
-    what is imported before bears the package's name.
+    `package` is the distribution that has the library's version, `install` the command that
+    installs it. `load` imports the library and returns its version, or raises ImportError or
+    AbsentError; `version_here` returns the version without an import, for libraries that are not
+    Python packages. `called` is the exact call for a problem, `refuses` a reason besides `ops`,
+    `dtypes` and `takes_rows` why a problem is not supported, in words that follow the name.
+    `as_called` calls allocate and wait. Inputs start at a multiple of `alignment` bytes. `on_cpu`
+    prepares the same call on a machine without a GPU; the imported module has the package's name.
     """
 
     name: str
     package: str
     install: str
     context: Context
+    ops: tuple[str, ...]
+    dtypes: tuple[str, ...]
     load: Callable[[], str]
-    why_not: Callable[[Problem], str | None]
     called: Callable[[Problem], str]
-    prepare: Callable[[Given], Ready]
+    prepare: Callable[[DeviceInput], PreparedCall]
+    takes_rows: bool = True
+    refuses: Callable[[Problem], str | None] | None = None
     as_called: bool = False
     version_here: Callable[[], str] | None = None
     alignment: int = 1
-    on_cpu: Callable[[Given], Ready] | None = None
+    on_cpu: Callable[[DeviceInput], PreparedCall] | None = None
 
     @property
     def id(self) -> str:
-        """What records call it."""
+        """The name in records."""
         return f"peer:{self.name}"
 
     @property
     def upgrade(self) -> str:
-        """The command that brings a newer one where there is one already."""
+        """The command that installs a newer version."""
         return self.install.replace("pip install", "pip install -U", 1)
 
-    def for_cpu(self) -> Peer | None:
-        """The peer in a process of its own on a machine without a GPU, if it works there."""
+    @property
+    def host_only(self) -> bool:
+        """True if CUDA events cannot bracket its work, so that only host time is measured."""
+        return self.as_called or self.context == "own"
+
+    def for_cpu(self) -> Library | None:
+        """The same call on a machine without a GPU, in a process of its own, if it works there."""
         if self.on_cpu is None:
             return None
         return replace(self, context="own", load=self._load_on_cpu, prepare=self.on_cpu)
@@ -134,13 +158,23 @@ class Peer:
         import_module(self.package)
         return version
 
-    @property
-    def host_only(self) -> bool:
-        """True if its work cannot be bracketed by events of ours."""
-        return self.as_called or self.context == "own"
+    def why_not(self, problem: Problem) -> str | None:
+        """Why it does not support a problem, in words that follow its name; None if it does."""
+        reduction = problem.reduction
+        if reduction.op.expression:
+            return "takes no operator of one's own"
+        if reduction.op.name not in self.ops:
+            return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
+        if reduction.dtype.name not in self.dtypes:
+            return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
+        if not problem.elements:
+            return "is not asked for a reduction of nothing"
+        if problem.rows != 1 and not self.takes_rows:
+            return f"reduces one array, not {problem.rows} rows"
+        return self.refuses(problem) if self.refuses else None
 
     def why_not_from(self, nbytes: int) -> str | None:
-        """Why it takes no input that starts so many bytes off, or None if it does."""
+        """Why it does not support an input that starts so many bytes after an aligned address."""
         if nbytes % self.alignment:
             off = counted(nbytes, "byte")
             return f"reads words of {self.alignment} bytes, and its input starts {off} off"
@@ -155,29 +189,19 @@ def version_of(package: str) -> str:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package) from None
 
 
-def as_answers(problem: Problem, given: Any) -> Array:
-    """What a library gave, as the answers of a problem. Raises AnswersError."""
-    answers, rows = np.asarray(given), problem.rows
-    if answers.dtype.kind in _NO_NUMBERS:
-        raise AnswersError(f"it gives answers of {answers.dtype}")
-    if answers.size != rows:
-        raise AnswersError(f"it gives {counted(answers.size, 'answer')} where {rows} should be")
-    return answers.astype(problem.reduction.result_dtype).reshape(-1)
+def as_answers(problem: Problem, returned: Any) -> Array:
+    """The results that a library returned, one per row. Raises ResultError."""
+    results, rows = np.asarray(returned), problem.rows
+    if results.dtype.kind in _NO_NUMBERS:
+        raise ResultError(f"it gives answers of {results.dtype}")
+    if results.size != rows:
+        raise ResultError(f"it gives {counted(results.size, 'answer')} where {rows} should be")
+    return results.astype(problem.reduction.result_dtype).reshape(-1)
 
 
-def takes(
-    problem: Problem, ops: tuple[str, ...], dtypes: tuple[str, ...], *, rows: bool = True
-) -> str | None:
-    """Why a library that takes these does not take a problem, or None if it does."""
+def own_type_only(problem: Problem) -> str | None:
+    """The reason of libraries that accumulate in the type of the elements."""
     reduction = problem.reduction
-    if reduction.op.expression:
-        return "takes no operator of one's own"
-    if reduction.op.name not in ops:
-        return f"takes {', '.join(ops)}, not {reduction.op.name}"
-    if reduction.dtype.name not in dtypes:
-        return f"takes {', '.join(dtypes)}, not {reduction.dtype.name}"
-    if not problem.elements:
-        return "is not asked for a reduction of nothing"
-    if problem.rows != 1 and not rows:
-        return f"reduces one array, not {problem.rows} rows"
-    return None
+    if reduction.dtype == reduction.acc:
+        return None
+    return f"reduces {reduction.dtype.name} in its own type, not in {reduction.acc.name}"

@@ -1,22 +1,18 @@
-"""CuPy: its reductions go to a CUB of its own, or to kernels of its own."""
+"""CuPy: its reductions call the CUB that it was built with, or its own kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
-
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.contract import TYPED, AbsentError, DeviceInput, Library, PreparedCall
 from cudareduce.peers.interop import ForeignStream
 
-_OPS = ("sum", "prod", "min", "max", "mean", "argmin", "argmax")
-_DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 
-
-def load() -> str:
-    """Import it."""
+def _load() -> str:
     import cupy
 
     if not hasattr(cupy.cuda.Stream, "from_external") and not hasattr(cupy.cuda, "ExternalStream"):
@@ -26,7 +22,7 @@ def load() -> str:
 
 @cache
 def _stream(handle: int) -> Any:
-    """Kept, since CuPy does not keep what it was told to use."""
+    """CuPy's stream object, cached since CuPy holds no reference to the one in use."""
     import cupy
 
     if hasattr(cupy.cuda.Stream, "from_external"):
@@ -34,67 +30,52 @@ def _stream(handle: int) -> Any:
     return cupy.cuda.ExternalStream(handle)
 
 
-def _array(given: Given) -> Any:
-    """The input, with our stream made CuPy's current one."""
+def _method(given: DeviceInput) -> Callable[[], Any]:
+    """The array's method, with our stream as the current one. There is no `out`, since it would add
+    a copy."""
     import cupy
 
     _stream(given.stream).use()
-    nbytes = given.problem.input_bytes
-    memory = cupy.cuda.UnownedMemory(given.address, nbytes, given, device_id=0)
-    place = cupy.cuda.MemoryPointer(memory, 0)
-    return cupy.ndarray(given.shape, given.reduction.dtype.storage, place)
+    memory = cupy.cuda.UnownedMemory(
+        given.address, given.problem.input_bytes, given, device_id=0
+    )  # fmt: skip
+    pointer = cupy.cuda.MemoryPointer(memory, 0)
+    data = cupy.ndarray(given.shape, given.reduction.dtype.storage, pointer)
+    name = given.reduction.op.name
+    method = partial(getattr(data, name), axis=None if given.problem.rows == 1 else 1)
+    return partial(method, dtype=given.reduction.acc.storage) if name in TYPED else method
 
 
-def _method(given: Given, data: Any) -> Any:
-    """The method without `out`, which would cost a copy."""
-    name, axis = given.reduction.op.name, None if given.problem.rows == 1 else 1
-    method = partial(getattr(data, name), axis=axis)
-    if name in ("sum", "prod", "mean"):
-        return partial(method, dtype=given.reduction.acc.storage)
-    return method
-
-
-def _prepare(given: Given) -> Ready:
+def _prepare(given: DeviceInput) -> PreparedCall:
     import cupy
 
-    method = _method(given, _array(given))
-    held: list[Any] = []
-
-    def run() -> None:
-        held[:] = [method()]
-
-    return Ready(run, lambda: cupy.asnumpy(held[0]))
+    return PreparedCall.keeping(_method(given), cupy.asnumpy)
 
 
-def _prepare_as_called(given: Given) -> Ready:
-    method = _method(given, _array(given))
-    held: list[Any] = []
-
-    def run() -> None:
-        held[:] = [method().get()]
-
-    return Ready(run, lambda: np.asarray(held[0]))
+def _prepare_as_called(given: DeviceInput) -> PreparedCall:
+    method = _method(given)
+    return PreparedCall.keeping(lambda: method().get())
 
 
-def _called(ending: str, problem: Problem) -> str:
+def _called(problem: Problem) -> str:
+    name = problem.reduction.op.name
     words = [] if problem.rows == 1 else ["axis=1"]
-    if problem.reduction.op.name in ("sum", "prod", "mean"):
+    if name in TYPED:
         words.append(f"dtype={problem.reduction.acc.name}")
-    return f"x.{problem.reduction.op.name}({', '.join(words)}){ending}"
+    return f"x.{name}({', '.join(words)})"
 
 
-def _why_not(problem: Problem) -> str | None:
-    return takes(problem, _OPS, _DTYPES)
-
-
-def _peer(name: str, ending: str, prepare: Any, **fields: Any) -> Peer:
-    return Peer(
-        name=name, package="cupy-cuda13x", install="pip install cupy-cuda13x", context="primary",
-        load=load, why_not=_why_not, called=partial(_called, ending), prepare=prepare, **fields,
-    )  # fmt: skip
-
-
+_CUPY = Library(
+    name="cupy", package="cupy-cuda13x", install="pip install cupy-cuda13x", context="primary",
+    ops=("sum", "prod", "min", "max", "mean", "argmin", "argmax"),
+    dtypes=("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64",
+            "uint64"),
+    load=_load, called=_called, prepare=_prepare,
+)  # fmt: skip
 PEERS = (
-    _peer("cupy", "", _prepare),
-    _peer("cupy:as_called", ".get()", _prepare_as_called, as_called=True),
-)
+    _CUPY,
+    replace(
+        _CUPY, name="cupy:as_called", as_called=True, prepare=_prepare_as_called,
+        called=lambda problem: f"{_called(problem)}.get()",
+    ),
+)  # fmt: skip

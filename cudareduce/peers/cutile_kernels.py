@@ -1,4 +1,4 @@
-"""The kernel of the cuTile peer; cuTile reads its source from here."""
+"""The cuTile kernel; cuTile reads its source from this file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import cuda.tile as ct
 
 @ct.kernel  # type: ignore[untyped-decorator]
 def stage(x, out, tile: ct.Constant[int]):  # type: ignore[no-untyped-def]
-    """One value of each block: of all tiles that it meets in strides over the input."""
+    """One sum per block, of the tiles at its stride."""
     block = ct.bid(0)
     held = ct.zeros((tile,), dtype=x.dtype)
     for at in range(block, ct.cdiv(x.shape[0], tile), ct.num_blocks(0)):

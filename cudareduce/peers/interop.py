@@ -11,7 +11,10 @@ import numpy as np
 
 from cudareduce.backend import Launch
 from cudareduce.gpu.driver import explained, library
-from cudareduce.peers.contract import Given
+from cudareduce.peers.contract import DeviceInput
+from cudareduce.problem.inputs import Array
+from cudareduce.problem.operators import Reduction
+from cudareduce.problem.reference import identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +49,35 @@ class ForeignStream:
         return 0, self.handle
 
 
-def given_array(given: Given) -> DeviceArray:
+def input_array(given: DeviceInput) -> DeviceArray:
     """The input. The interface has no bfloat16, so its bits are passed as int16."""
     storage = given.reduction.dtype.storage
     dtype = np.dtype("int16" if given.reduction.dtype.name == "bfloat16" else storage)
     return DeviceArray(given.address, given.shape, dtype)
 
 
-def answers_array(given: Given) -> DeviceArray:
+def result_array(given: DeviceInput) -> DeviceArray:
     """The memory for results."""
     return DeviceArray(given.out, given.out_shape, np.dtype(given.reduction.result_dtype))
 
 
-#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, to be raised for more than 48 KiB.
-_MOST_SHARED, _USUAL_SHARED = 8, 48 * 1024
+def identity_array(reduction: Reduction) -> Array:
+    """The operator's identity, one element of the accumulator's type."""
+    return np.frombuffer(identity(reduction), reduction.acc.storage).copy()
+
+
+def in_order(*launches: Launch) -> Launch:
+    """One launch after the other."""
+
+    def run() -> None:
+        for launch in launches:
+            launch()
+
+    return run
+
+
+#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, to be raised above 48 KiB.
+_MAX_SHARED, _DEFAULT_SHARED = 8, 48 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +90,7 @@ class Cubin:
     shared: int
 
 
-def _checked(code: int) -> None:
+def _check(code: int) -> None:
     if code:
         raise RuntimeError(explained(library(), code))
 
@@ -81,10 +99,10 @@ def _checked(code: int) -> None:
 def _function(cubin: Cubin) -> Any:
     """The function, loaded into the current context and never unloaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _checked(library().cuModuleLoadData(ctypes.byref(module), cubin.code))
-    _checked(library().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
-    if cubin.shared > _USUAL_SHARED:
-        _checked(library().cuFuncSetAttribute(function, _MOST_SHARED, cubin.shared))
+    _check(library().cuModuleLoadData(ctypes.byref(module), cubin.code))
+    _check(library().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
+    if cubin.shared > _DEFAULT_SHARED:
+        _check(library().cuFuncSetAttribute(function, _MAX_SHARED, cubin.shared))
     return function
 
 
@@ -93,13 +111,13 @@ def launcher(cubin: Cubin, grid: int, arguments: list[int], stream: int) -> Laun
     function = _function(cubin)
     values = (ctypes.c_uint64 * len(arguments))(*arguments)
     start = ctypes.addressof(values)
-    places = (ctypes.c_void_p * len(arguments))(*(start + 8 * k for k in range(len(arguments))))
+    pointers = (ctypes.c_void_p * len(arguments))(*(start + 8 * k for k in range(len(arguments))))
     launch, handle = library().cuLaunchKernel, ctypes.c_void_p(stream)
-    words = (function, grid, 1, 1, cubin.threads, 1, 1, cubin.shared, handle, places, None)
+    words = (function, grid, 1, 1, cubin.threads, 1, 1, cubin.shared, handle, pointers, None)
 
     def run(_kept: Any = values) -> None:
         code = launch(*words)
         if code:
-            _checked(code)
+            _check(code)
 
     return run

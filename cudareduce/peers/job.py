@@ -17,7 +17,14 @@ from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import Conditions
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import AbsentError, AnswersError, Given, Peer, Ready, as_answers
+from cudareduce.peers.contract import (
+    AbsentError,
+    DeviceInput,
+    Library,
+    PreparedCall,
+    ResultError,
+    as_answers,
+)
 from cudareduce.problem.inputs import Array
 from cudareduce.problem.operators import Reduction
 from cudareduce.report.numbers import sms_text
@@ -108,7 +115,7 @@ class Job:
         """True if layouts are timed against each other."""
         return len(self.layouts) > 1
 
-    def peers(self) -> list[Peer]:
+    def libraries(self) -> list[Library]:
         """The libraries to run."""
         if self.alone is not None:
             return [peer for peer in self._all() if peer.name == self.alone]
@@ -118,8 +125,8 @@ class Job:
         """The names of libraries that need a process of their own."""
         return [peer.name for peer in self._all() if peer.context == "own"]
 
-    def _all(self) -> list[Peer]:
-        found = [peer for listing in self.listings for peer in listing.peers()]
+    def _all(self) -> list[Library]:
+        found = [peer for listing in self.listings for peer in listing.libraries()]
         if not self.spec.timed:
             found = [made for peer in found if (made := peer.for_cpu())]
         return [peer for peer in found if peer.name not in self.left_out]
@@ -176,7 +183,7 @@ def keyed(name: str, layout: int) -> str:
     return f"{name} {layout}" if layout else name
 
 
-def case_of(peer: Peer | str, reduction: Reduction) -> Case:
+def case_of(peer: Library | str, reduction: Reduction) -> Case:
     """A library as a case: a kernel without a launch configuration."""
     name = peer if isinstance(peer, str) else peer.name
     kernel = Kernel(
@@ -207,7 +214,7 @@ _ERROR_MEANINGS = (
 _LONGEST = 160
 
 
-def absent(peer: Peer, error: Exception) -> Verdict:
+def absent(peer: Library, error: Exception) -> Verdict:
     """The verdict on a library that cannot be imported, or is too old."""
     if isinstance(error, AbsentError):
         return skipped("machine", f"{error}: {peer.upgrade}")
@@ -217,16 +224,16 @@ def absent(peer: Peer, error: Exception) -> Verdict:
     return not_imported(peer, line(error))
 
 
-def not_imported(peer: Peer, how: str) -> Verdict:
+def not_imported(peer: Library, how: str) -> Verdict:
     """The verdict on a library whose import fails."""
     return skipped("machine", f"cannot be imported ({how}): {peer.upgrade}")
 
 
-def faulty(peer: Peer, error: Exception) -> Verdict:
+def faulty(peer: Library, error: Exception) -> Verdict:
     """The verdict on a library that raises an error when it is prepared or called, or returns
     something other than results."""
     text = line(error)
-    if isinstance(error, AnswersError):
+    if isinstance(error, ResultError):
         return Verdict("fail", str(error))
     if isinstance(error, AbsentError | ImportError):
         return absent(peer, error)
@@ -263,7 +270,7 @@ class Runtimes:
         self._held = runtimes()
         self.remarks: dict[str, str] = {}
 
-    def after(self, peer: Peer) -> None:
+    def after(self, peer: Library) -> None:
         """Check for a new runtime after the import of a library."""
         now = runtimes()
         new = [name for name in now if name not in self._held]
@@ -360,9 +367,9 @@ class Reporter:
 class Bound:
     """A prepared call with the buffer `given` for its results."""
 
-    peer: Peer
+    peer: Library
     plan: Plan
-    ready: Ready
+    ready: PreparedCall
     given: Buffer
     backend: TimedBackend
 
@@ -390,7 +397,7 @@ class Bound:
         self.poison()
 
     def answers(self) -> Array:
-        """Synchronize and copy the results to the host. Raises AnswersError."""
+        """Synchronize and copy the results to the host. Raises ResultError."""
         problem = self.plan.problem
         if self.ready.fetch is None:
             return self.backend.download(self.given, problem.reduction.result_dtype, problem.rows)
@@ -420,13 +427,15 @@ class Memory:
         self.held.append(self.backend.upload(array))
         return self.held[-1].address
 
-    def bind(self, peer: Peer, problem: Problem, data: Array, start: Buffer, folder: str) -> Bound:
+    def bind(
+        self, peer: Library, problem: Problem, data: Array, start: Buffer, folder: str
+    ) -> Bound:
         """A library call, prepared for an input. Raises whatever the library raises."""
         backend = self.backend
         out = backend.allocate(problem.rows * problem.reduction.result_size)
         self.held.append(out)
         major, minor = (backend.info().cc or "0.0").split(".")
-        given = Given(
+        given = DeviceInput(
             problem=problem, data=data, address=start.address, out=out.address,
             stream=backend.stream_handle, native=getattr(backend, "stream", None),
             allocate=self.allocate, upload=self.upload, arch=10 * int(major) + int(minor),
@@ -445,7 +454,7 @@ def memory(backend: TimedBackend) -> Iterator[Memory]:
         backend.free(*made.held)
 
 
-def verdict_on(peer: Peer, error: Exception, backend: TimedBackend, where: str = "") -> Verdict:
+def verdict_on(peer: Library, error: Exception, backend: TimedBackend, where: str = "") -> Verdict:
     """The verdict on a library that raised an error; `where` precedes the reason. Raises
     BrokenError if the device is unusable after it."""
     verdict = faulty(peer, error)

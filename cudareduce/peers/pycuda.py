@@ -1,7 +1,8 @@
-"""PyCUDA's own reductions: gpuarray.sum, and the ReductionKernel behind it."""
+"""PyCUDA: gpuarray.sum, and the ReductionKernel that implements it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -9,14 +10,10 @@ import numpy as np
 
 from cudareduce.gpu import driver
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import Given, Peer, Ready, takes
-
-_OPS = ("sum", "min", "max")
-_DTYPES = ("float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
+from cudareduce.peers.contract import DeviceInput, Library, PreparedCall
 
 
-def load() -> str:
-    """Import its reductions."""
+def _load() -> str:
     driver.submodule("reduction")
     return driver.release()
 
@@ -29,65 +26,52 @@ def _kernel(op: str, acc: str, dtype: str) -> Any:
     return reduction.get_minmax_kernel(op, np.dtype(dtype))
 
 
-def _array(given: Given, address: int, size: int, dtype: str) -> Any:
-    array = driver.submodule("gpuarray").GPUArray
-    return array((size,), np.dtype(dtype), gpudata=address)
+def _gpu_array(shape: tuple[int, ...], dtype: str, address: int) -> Any:
+    return driver.submodule("gpuarray").GPUArray(shape, np.dtype(dtype), gpudata=address)
 
 
-def _prepare(given: Given) -> Ready:
-    reduction, n = given.reduction, given.problem.n
-    kernel = _kernel(reduction.op.name, reduction.acc.storage, reduction.dtype.storage)
-    data = _array(given, given.address, n, reduction.dtype.storage)
-    out = driver.submodule("gpuarray").GPUArray(
-        (), np.dtype(reduction.acc.storage), gpudata=given.out
-    )
-    pool = driver.submodule("tools").DeviceMemoryPool()
-    call = partial(kernel, data, stream=given.native, out=out, allocator=pool.allocate)
-
-    def run() -> None:
-        call()
-
-    return Ready(run)
-
-
-def _prepare_as_called(given: Given) -> Ready:
-    array = driver.submodule("gpuarray")
+def _prepare(given: DeviceInput) -> PreparedCall:
     reduction = given.reduction
-    data = _array(given, given.address, given.problem.n, reduction.dtype.storage)
-    function = getattr(array, reduction.op.name)
+    kernel = _kernel(reduction.op.name, reduction.acc.storage, reduction.dtype.storage)
+    data = _gpu_array(given.shape, reduction.dtype.storage, given.address)
+    out = _gpu_array((), reduction.acc.storage, given.out)
+    pool = driver.submodule("tools").DeviceMemoryPool()
+    return PreparedCall(
+        partial(kernel, data, stream=given.native, out=out, allocator=pool.allocate)
+    )
+
+
+def _prepare_as_called(given: DeviceInput) -> PreparedCall:
+    reduction = given.reduction
+    data = _gpu_array(given.shape, reduction.dtype.storage, given.address)
+    function = getattr(driver.submodule("gpuarray"), reduction.op.name)
     if reduction.op.name == "sum":
         function = partial(function, dtype=np.dtype(reduction.acc.storage))
-    held: list[Any] = []
-
-    def run() -> None:
-        held[:] = [function(data, stream=given.native).get()]
-
-    return Ready(run, lambda: held[0])
+    return PreparedCall.keeping(lambda: function(data, stream=given.native).get())
 
 
-def _called(ending: str, problem: Problem) -> str:
+def _called(problem: Problem) -> str:
     op = problem.reduction.op.name
-    if ending:
-        return f"gpuarray.{op}(x){ending}"
     return "get_sum_kernel(...)(x, out=)" if op == "sum" else f"get_minmax_kernel({op!r})(x, out=)"
 
 
-def _why_not(problem: Problem) -> str | None:
-    reason = takes(problem, _OPS, _DTYPES, rows=False)
+def _refuses(problem: Problem) -> str | None:
     reduction = problem.reduction
-    if reason is None and reduction.op.name != "sum" and reduction.dtype != reduction.acc:
+    if reduction.op.name != "sum" and reduction.dtype != reduction.acc:
         return f"answers {reduction.op.name} in the elements' own type"
-    return reason
+    return None
 
 
-def _peer(name: str, ending: str, prepare: Any, **fields: Any) -> Peer:
-    return Peer(
-        name=name, package="pycuda", install="pip install pycuda", context="any", load=load,
-        why_not=_why_not, called=partial(_called, ending), prepare=prepare, **fields,
-    )  # fmt: skip
-
-
+_PYCUDA = Library(
+    name="pycuda", package="pycuda", install="pip install pycuda", context="any",
+    ops=("sum", "min", "max"), takes_rows=False, refuses=_refuses,
+    dtypes=("float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64"),
+    load=_load, called=_called, prepare=_prepare,
+)  # fmt: skip
 PEERS = (
-    _peer("pycuda", "", _prepare),
-    _peer("pycuda:as_called", ".get()", _prepare_as_called, as_called=True),
-)
+    _PYCUDA,
+    replace(
+        _PYCUDA, name="pycuda:as_called", as_called=True, prepare=_prepare_as_called,
+        called=lambda problem: f"gpuarray.{problem.reduction.op.name}(x).get()",
+    ),
+)  # fmt: skip

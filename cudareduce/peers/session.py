@@ -13,7 +13,7 @@ from cudareduce.backends import open_timed
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import Given, Peer, as_answers
+from cudareduce.peers.contract import DeviceInput, Library, as_answers
 from cudareduce.peers.job import (
     CUT,
     UNVERIFIED,
@@ -66,7 +66,7 @@ class LibraryRunner:
         deadline = Deadline(job.deadline_s)
         if job.alone is not None:
             return Outcome(
-                peers={peer.name: self._by_itself(job, peer, deadline) for peer in job.peers()}
+                peers={peer.name: self._by_itself(job, peer, deadline) for peer in job.libraries()}
             )
         if self._opened is None:
             made = open_timed(job.spec)
@@ -111,13 +111,15 @@ class LibraryRunner:
         job = verification.job
         for number, layout in enumerate(job.layouts):
             if job.odd and not number:
-                found |= import_libraries(job.peers(), job.problem, self._reporter, self._runtimes)
+                found |= import_libraries(
+                    job.libraries(), job.problem, self._reporter, self._runtimes
+                )
                 continue
             one = verification.results(layout)
             found |= {keyed(name, number): verdict for name, verdict in one.items()}
         return found
 
-    def _by_itself(self, job: Job, peer: Peer, deadline: Deadline) -> LibraryResult:
+    def _by_itself(self, job: Job, peer: Library, deadline: Deadline) -> LibraryResult:
         """Verify a library that uses its own context and streams; only host time is measured."""
         found = import_libraries([peer], job.problem, self._reporter, self._runtimes, deadline)[
             peer.name
@@ -139,16 +141,13 @@ class LibraryRunner:
         return found
 
     def _called(
-        self, job: Job, peer: Peer, problem: Problem, pattern: str, seed: int
+        self, job: Job, peer: Library, problem: Problem, pattern: str, seed: int
     ) -> tuple[Verdict, float]:
         """A verdict on the results of one input, and of its variant if the library can replace its
         input; and the median host time of a call in microseconds."""
         plan = plan_for(peer.name, problem)
         data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
-        given = Given(
-            problem=problem, data=data.elements, address=0, out=0, stream=0, native=None,
-            allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=job.folder,
-        )  # fmt: skip
+        given = DeviceInput(problem=problem, data=data.elements, folder=job.folder)
         self._reporter.at(peer.name, "prepares")
         ready = peer.prepare(given)
         assert ready.fetch is not None
@@ -189,7 +188,7 @@ class _Lost:
     reason: str
     late: bool = False
 
-    def verdict(self, peers: Sequence[Peer]) -> Verdict:
+    def verdict(self, peers: Sequence[Library]) -> Verdict:
         """The verdict on the library."""
         if self.late:
             return skipped("time", self.reason)
@@ -235,10 +234,10 @@ class LibraryWorkers:
     def _tried(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
         """Run a job; without a library that ends its worker or breaks the device, run it again."""
         left = replace(job, left_out=job.left_out | set(self._lost))
-        lost = {p.name: LibraryResult(verdict=self._lost[p.name]) for p in job.peers()
+        lost = {p.name: LibraryResult(verdict=self._lost[p.name]) for p in job.libraries()
                 if p.name in self._lost}  # fmt: skip
         while True:
-            names = [peer.name for peer in left.peers()]
+            names = [peer.name for peer in left.libraries()]
             if deadline.passed or not names:
                 cut = LibraryResult(verdict=skipped("time", CUT))
                 return Outcome(peers=lost | dict.fromkeys(names, cut))
@@ -255,7 +254,7 @@ class LibraryWorkers:
             else:
                 if isinstance(result, Outcome):
                     return replace(result, peers={**lost, **result.peers})
-                name, verdict = result.name, result.verdict(left.peers())
+                name, verdict = result.name, result.verdict(left.libraries())
                 if not result.late:
                     self._lost[name] = verdict
             worker.end()
@@ -264,7 +263,7 @@ class LibraryWorkers:
                     continue  # the deadline has passed for all of them
                 cause = skipped("machine", f"its process ended beside it: {verdict.reason}")
                 return Outcome(peers=lost | dict.fromkeys(names, LibraryResult(verdict=cause)))
-            called = next(p.called(job.problem) for p in left.peers() if p.name == name)
+            called = next(p.called(job.problem) for p in left.libraries() if p.name == name)
             lost[name] = LibraryResult(verdict=verdict, called=called)
             left = left.without(name)
 

@@ -20,7 +20,7 @@ from cudareduce.launch.case import Programs, planned, programs_of
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.condition import ALIGNED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.peers.contract import Peer
+from cudareduce.peers.contract import Library
 from cudareduce.peers.job import (
     Bound,
     BrokenError,
@@ -55,7 +55,7 @@ class LayoutInput:
     problem: Problem
     data: TimedData
     plans: Mapping[int, Plan]
-    peers: tuple[Peer, ...]
+    peers: tuple[Library, ...]
 
     def upload(self, backend: TimedBackend, timer: DeviceTimer) -> TimedInput:
         """The input on the device. Raises OutOfMemory."""
@@ -64,7 +64,7 @@ class LayoutInput:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedCall:
+class TimedCall:
     """A call with its buffers and input: of a library, or of the kernel with the index `place`."""
 
     bound: Bound | KernelBound
@@ -118,7 +118,7 @@ def layout_inputs(
                 job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1, all_plans
             )
         peers = tuple(
-            peer for peer in job.peers()
+            peer for peer in job.libraries()
             if not peer.host_only and found[keyed(peer.name, number)].verdict.outcome == "pass"
         )  # fmt: skip
         made.append(LayoutInput(
@@ -133,7 +133,7 @@ WARM_CALLS, CALLS = 3, 30
 
 
 def called(
-    backend: TimedBackend, timer: DeviceTimer, peer: Peer, laid: LayoutInput, given: TimedInput,
+    backend: TimedBackend, timer: DeviceTimer, peer: Library, laid: LayoutInput, given: TimedInput,
     folder: str,
 ) -> tuple[Verdict, float | None]:  # fmt: skip
     """A verdict on calls with alternating inputs, and the median host time of a call after a cache
@@ -143,9 +143,7 @@ def called(
     with memory(backend) as held:
         try:
             data = laid.data.elements
-            tied = PreparedCall(
-                held.bind(peer, laid.problem, data, given.buffer, folder), laid, given
-            )
+            tied = TimedCall(held.bind(peer, laid.problem, data, given.buffer, folder), laid, given)
             for k in range(WARM_CALLS + CALLS):
                 given.turn_to(1 - k % 2)
                 timer.displace()
@@ -213,7 +211,7 @@ class LibraryTiming:
         self._monitor: Monitor = backend.monitor()
         reporter.at("", "prepares")
         self._programs = [self._built(laid) for laid in self._layouts]
-        self._calls: dict[str, PreparedCall] = {}
+        self._calls: dict[str, TimedCall] = {}
         self._no_graph: dict[str, str] = {}
         self._kept: Context[DeviceTimer] | None = None
         self._start: TimedInput | None = None
@@ -243,7 +241,7 @@ class LibraryTiming:
                     if self._job.energy:
                         passes = self._counted(passes, context)
                     self._repeat(passes)
-                    for peer in self._job.peers():
+                    for peer in self._job.libraries():
                         right = self.found[peer.name].verdict.outcome == "pass"
                         if peer.host_only and right and not deadline.passed:
                             self._call(peer)
@@ -343,10 +341,10 @@ class LibraryTiming:
                     kernel = KernelBound(backend, plan, programs, given.buffer)
                     stack.callback(kernel.release)
                     key = keyed(f"kernel {place}", laid.number)
-                    self._calls[key] = PreparedCall(kernel, laid, given, place)
+                    self._calls[key] = TimedCall(kernel, laid, given, place)
                 for peer in laid.peers:
                     bound = self._bound(peer, laid, held, given)
-                    self._calls[keyed(peer.name, laid.number)] = PreparedCall(bound, laid, given)
+                    self._calls[keyed(peer.name, laid.number)] = TimedCall(bound, laid, given)
             entrants |= {key: one.bound.run for key, one in self._calls.items()}
             _ = self._timer.displace  # allocates
             launches = {key: self._reported(key, run) for key, run in entrants.items()}
@@ -372,7 +370,7 @@ class LibraryTiming:
         bound = one.bound if one else None
         return self._reporter.reported(bound.peer.name if isinstance(bound, Bound) else key, run)
 
-    def _bound(self, peer: Peer, laid: LayoutInput, held: Memory, given: TimedInput) -> Bound:
+    def _bound(self, peer: Library, laid: LayoutInput, held: Memory, given: TimedInput) -> Bound:
         """A library call; if it cannot be prepared any more, rounds start again without it."""
         self._reporter.at(peer.name, "prepares")
         try:
@@ -385,7 +383,7 @@ class LibraryTiming:
             raise BrokenError(peer.name, verdict) from error
         return bound
 
-    def _add_verdict(self, one: PreparedCall, new: Verdict) -> None:
+    def _add_verdict(self, one: TimedCall, new: Verdict) -> None:
         if new.outcome == "fail":
             new = replace(new, reason=f"after timing: {new.reason}")
         if one.place is not None:
@@ -431,7 +429,7 @@ class LibraryTiming:
             if not tied.given.restored():
                 self._add_verdict(tied, Verdict("fail", WROTE_INPUT))
 
-    def _call(self, peer: Peer) -> None:
+    def _call(self, peer: Library) -> None:
         """What a call as people make it takes the host."""
         self._reporter.at(peer.name, "prepares")
         assert self._start is not None

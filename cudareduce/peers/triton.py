@@ -1,66 +1,56 @@
-"""Triton: a reduction in two stages, as kernel writers write it, compiled ahead of time."""
+"""Triton: a two-stage reduction as kernel writers write it, compiled ahead of time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
-from cudareduce.peers.interop import Cubin, launcher
+from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.peers.interop import Cubin, in_order, launcher
 
-_OPS = ("sum", "min", "max", "mean", "argmin", "argmax")
 _TYPES = {
     "float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "int8": "i8",
     "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
 }  # fmt: skip
-#: Elements that a program takes at a time, its warps, and how many programs the first stage has.
+#: Elements that a program loads at a time, its warps, and most programs of the first stage.
 _BLOCK, _WARPS, _PROGRAMS = 4096, 8, 1056
-#: What the JIT asks of a value before it loads 16 bytes at a time.
+#: Divisor of addresses and sizes with which the JIT emits 16-byte loads.
 _DIVISOR = 16
-#: The first with the compiler's interface of today.
-_LEAST = (3, 2)
+#: The first release with this interface of the compiler.
+_OLDEST = (3, 2)
 
 
-def load() -> str:
-    """Import it."""
+def _load() -> str:
     import triton
 
     version = str(triton.__version__)
-    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST:
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
         raise AbsentError(f"triton {version} is too old: 3.2 or newer is needed")
     return version
 
 
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """One of the kernels: types of its pointers, how many counts follow them, its constants."""
-
-    name: str
-    pointers: tuple[str, ...]
-    counts: int
-    constants: tuple[int, ...]
-
-
 @cache
-def _compiled(kernel: _Kernel, even: tuple[bool, ...], arch: int) -> Cubin:
-    """A kernel specialised as the JIT does: `even` says of each argument whether it is a multiple
-    of 16."""
+def _compiled(
+    name: str, pointers: tuple[str, ...], constants: tuple[int, ...], divisible: tuple[bool, ...],
+    arch: int,
+) -> Cubin:  # fmt: skip
+    """A kernel of triton_kernels.py with pointers to these types, specialised as the JIT does it:
+    `divisible` has an entry for each pointer and each count after them."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     from cudareduce.peers import triton_kernels
 
-    function = getattr(triton_kernels, kernel.name)
-    kinds = [*(f"*{_TYPES[one]}" for one in kernel.pointers), *["i64"] * kernel.counts]
-    first = len(kinds)
-    kinds += ["constexpr"] * len(kernel.constants)
-    attributes = {(k,): [["tt.divisibility", _DIVISOR]] for k, whole in enumerate(even) if whole}
+    function = getattr(triton_kernels, name)
+    first = len(divisible)
+    kinds = [f"*{_TYPES[dtype]}" for dtype in pointers]
+    kinds += ["i64"] * (first - len(pointers)) + ["constexpr"] * len(constants)
+    attributes = {(k,): [["tt.divisibility", _DIVISOR]] for k in range(first) if divisible[k]}
     source = ASTSource(
         function, dict(zip(function.arg_names, kinds, strict=True)),
-        {(first + k,): value for k, value in enumerate(kernel.constants)}, attributes,
+        {(first + k,): value for k, value in enumerate(constants)}, attributes,
     )  # fmt: skip
     made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": _WARPS})
     about = made.metadata
@@ -69,82 +59,82 @@ def _compiled(kernel: _Kernel, even: tuple[bool, ...], arch: int) -> Cubin:
     return Cubin(bytes(made.asm["cubin"]), about.name, 32 * about.num_warps, about.shared)
 
 
-def _launch(given: Given, kernel: _Kernel, programs: int, *arguments: int) -> Launch:
-    cubin = _compiled(kernel, tuple(value % _DIVISOR == 0 for value in arguments), given.arch)
-    # Behind ours two pointers to scratch memory, of which the kernel wants none.
+def _launch(
+    given: DeviceInput, name: str, pointers: tuple[str, ...], constants: tuple[int, ...],
+    programs: int, *arguments: int,
+) -> Launch:  # fmt: skip
+    divisible = tuple(value % _DIVISOR == 0 for value in arguments)
+    cubin = _compiled(name, pointers, constants, divisible, given.arch)
+    # Two more arguments are addresses of scratch memory, which the kernel does not need.
     return launcher(cubin, programs, [*arguments, 0, 0], given.stream)
 
 
-def _kind(given: Given) -> int:
+def _prepare(given: DeviceInput) -> PreparedCall:
+    if given.problem.rows != 1:
+        return PreparedCall(_rows(given))
+    programs = max(1, min(_PROGRAMS, -(-given.problem.n // _BLOCK)))
+    is_arg = given.reduction.op.name.startswith("arg")
+    return PreparedCall((_arg_stages if is_arg else _stages)(given, programs))
+
+
+def _kind(given: DeviceInput) -> int:
     return {"min": 1, "max": 2}.get(given.reduction.op.name.removeprefix("arg"), 0)
 
 
-def _prepare(given: Given) -> Ready:
-    arg = given.reduction.op.name.startswith("arg")
-    if given.problem.rows != 1:
-        return Ready(_by_rows(given, arg=arg))
-    programs = max(1, min(_PROGRAMS, -(-given.problem.n // _BLOCK)))
-    steps = _arg_stages(given, programs) if arg else _stages(given, programs)
+def _stages(given: DeviceInput, programs: int) -> Launch:
+    """One value per program, then the reduction of those."""
+    n, dtype, acc = given.problem.n, given.reduction.dtype.name, given.reduction.acc
+    is_mean = given.reduction.op.name == "mean"
 
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return Ready(run)
-
-
-def _stages(given: Given, programs: int) -> list[Launch]:
-    """Values of programs, and the one value of those."""
-    problem, dtype, acc = given.problem, given.reduction.dtype.name, given.reduction.acc
-    mean = given.reduction.op.name == "mean"
-
-    def stage(dtype: str, source: int, target: int, n: int, many: int, *, last: bool) -> Launch:
-        constants = _kind(given), int(mean and last), _BLOCK
-        kernel = _Kernel("stage", (dtype, acc.name), 2, constants)
-        return _launch(given, kernel, many, source, target, n, problem.n)
+    def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
+        constants = _kind(given), int(is_mean and last), _BLOCK
+        return _launch(
+            given, "stage", (dtype, acc.name), constants, count, source, target, size, n
+        )  # fmt: skip
 
     if programs == 1:
-        return [stage(dtype, given.address, given.out, problem.n, 1, last=True)]
+        return stage(dtype, given.address, given.out, n, 1, True)
     partials = given.allocate(programs * acc.size)
-    return [
-        stage(dtype, given.address, partials, problem.n, programs, last=False),
-        stage(acc.name, partials, given.out, programs, 1, last=True),
-    ]
+    return in_order(
+        stage(dtype, given.address, partials, n, programs, False),
+        stage(acc.name, partials, given.out, programs, 1, True),
+    )
 
 
-def _arg_stages(given: Given, programs: int) -> list[Launch]:
-    """Extrema of programs with their places, and the place of the first extremum of those."""
+def _arg_stages(given: DeviceInput, programs: int) -> Launch:
+    """One extremum per program with its index, then the index of the first extremum of those."""
     dtype, acc = given.reduction.dtype.name, given.reduction.acc
-    values, places = given.allocate(programs * acc.size), given.allocate(programs * 8)
+    values, indices = given.allocate(programs * acc.size), given.allocate(programs * 8)
 
-    def stage(dtype: str, source: int, target: int, n: int, many: int, *, last: bool) -> Launch:
-        constants = _kind(given), int(last), _BLOCK
-        kernel = _Kernel("arg_stage", (dtype, "int64", acc.name, "int64"), 1, constants)
-        return _launch(given, kernel, many, source, places, values, target, n)
+    def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
+        pointers, constants = (dtype, "int64", acc.name, "int64"), (_kind(given), int(last), _BLOCK)
+        return _launch(
+            given, "arg_stage", pointers, constants, count, source, indices, values, target, size
+        )  # fmt: skip
 
-    return [
-        stage(dtype, given.address, places, given.problem.n, programs, last=False),
-        stage(acc.name, values, given.out, programs, 1, last=True),
-    ]
+    return in_order(
+        stage(dtype, given.address, indices, given.problem.n, programs, False),
+        stage(acc.name, values, given.out, programs, 1, True),
+    )
 
 
-def _by_rows(given: Given, *, arg: bool) -> Launch:
-    """Some short rows a program, or one long one in steps."""
+def _rows(given: DeviceInput) -> Launch:
+    """Several short rows per program, or one long row in steps."""
     problem, dtype, acc = given.problem, given.reduction.dtype.name, given.reduction.acc.name
     width = min(_BLOCK, 1 << (problem.n - 1).bit_length())
     height = _BLOCK // width
     programs = -(-problem.rows // height)
     counts = problem.n, problem.rows
-    if arg:
-        kernel = _Kernel("arg_rows", (dtype, acc, "int64"), 2, (_kind(given), height, width))
-        return _launch(given, kernel, programs, given.address, given.out, given.out, *counts)
-    mean = int(given.reduction.op.name == "mean")
-    kernel = _Kernel("rows", (dtype, acc), 2, (_kind(given), mean, height, width))
-    return _launch(given, kernel, programs, given.address, given.out, *counts)
-
-
-def _why_not(problem: Problem) -> str | None:
-    return takes(problem, _OPS, tuple(_TYPES))
+    if given.reduction.op.name.startswith("arg"):
+        return _launch(
+            given, "arg_rows", (dtype, acc, "int64"), (_kind(given), height, width), programs,
+            given.address, given.out, given.out, *counts,
+        )  # fmt: skip
+    is_mean = int(given.reduction.op.name == "mean")
+    return _launch(
+        given, "rows", (dtype, acc), (_kind(given), is_mean, height, width), programs,
+        given.address, given.out, *counts,
+    )  # fmt: skip
 
 
 def _called(problem: Problem) -> str:
@@ -155,8 +145,9 @@ def _called(problem: Problem) -> str:
 
 
 PEERS = (
-    Peer(
-        name="triton", package="triton", install="pip install triton", context="any", load=load,
-        why_not=_why_not, called=_called, prepare=_prepare,
+    Library(
+        name="triton", package="triton", install="pip install triton", context="any",
+        ops=("sum", "min", "max", "mean", "argmin", "argmax"), dtypes=tuple(_TYPES),
+        load=_load, called=_called, prepare=_prepare,
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from cudareduce.backend import TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Problem
-from cudareduce.peers.contract import Peer
+from cudareduce.peers.contract import Library
 from cudareduce.peers.job import (
     CUT,
     PLAIN,
@@ -61,7 +61,7 @@ class _DeviceInput:
 
 
 def import_libraries(
-    peers: Sequence[Peer], problem: Problem, reporter: Reporter, runtimes: Runtimes,
+    peers: Sequence[Library], problem: Problem, reporter: Reporter, runtimes: Runtimes,
     deadline: Deadline | None = None,
 ) -> dict[str, LibraryResult]:  # fmt: skip
     """Import every library: a verdict on each that is not installed, does not support the problem,
@@ -109,7 +109,7 @@ class Verification:
         """A verdict on every library of the job with inputs in this layout. Raises BrokenError, and
         OutOfMemory if an input does not fit."""
         job = self.job
-        peers = {peer.name: peer for peer in job.peers()}
+        peers = {peer.name: peer for peer in job.libraries()}
         found = import_libraries(
             list(peers.values()),
             job.problem_of(layout),
@@ -139,7 +139,7 @@ class Verification:
                 found[name] = replace(one, verdict=not_decided(open_[0][0]))
         return found
 
-    def _on(self, peers: Sequence[Peer], one: Input) -> dict[str, Verdict | None]:
+    def _on(self, peers: Sequence[Library], one: Input) -> dict[str, Verdict | None]:
         """Verdicts on one input of the libraries that support its shape; None if undecided."""
         reduction, backend = self.job.reduction, self.backend
         problem = self.job.problem_at((one.n, one.rows))
@@ -170,7 +170,7 @@ class Verification:
         return verdicts
 
     def _verdict(
-        self, peer: Peer, problem: Problem, given: _DeviceInput, held: Memory
+        self, peer: Library, problem: Problem, given: _DeviceInput, held: Memory
     ) -> Verdict | None:
         """The verdict on one library, from memory with different old content. Its first call has
         the variant of the input, so that a cached result is detected."""

@@ -16,7 +16,7 @@ from cudareduce.library.registry import Choice, Registry
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.peers import catalogue
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import Peer
+from cudareduce.peers.contract import Library
 from cudareduce.peers.names import NAMES
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
@@ -51,9 +51,9 @@ class PeerCall:
     problem: Problem
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> Library:
         """The library."""
-        return next(peer for peer in self.listing.peers() if peer.name == self.peer_name)
+        return next(peer for peer in self.listing.libraries() if peer.name == self.peer_name)
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class Chosen:
     """The kernels and libraries selected by names."""
 
     kernels: tuple[Choice, ...] = ()
-    peers: tuple[tuple[catalogue.Listing, Peer], ...] = ()
+    peers: tuple[tuple[catalogue.Listing, Library], ...] = ()
 
     def only(self, name: str) -> Chosen:
         """Only the kernel or library with this name in results, if selected."""
@@ -143,12 +143,12 @@ def _library(name: str, registry: Registry) -> str | None:
     return library if library in (*NAMES, _ALL_PEERS) or name.startswith("peer:") else None
 
 
-def _peers(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, Peer]]:
+def _peers(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, Library]]:
     if library is None:
         return
     asked = name.removeprefix("peer:")
     listings = catalogue.listings(NAMES if library == _ALL_PEERS else (library,))
-    found = [(listing, peer) for listing in listings for peer in listing.peers()]
+    found = [(listing, peer) for listing in listings for peer in listing.libraries()]
     if asked not in (library, _ALL_PEERS):
         found = [(listing, peer) for listing, peer in found if peer.name == asked]
     if not found:

@@ -22,7 +22,7 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.launch.tree import Forest, Tree
-from cudareduce.peers.contract import Given, Peer, as_answers
+from cudareduce.peers.contract import DeviceInput, Library, as_answers
 from cudareduce.peers.job import memory, plan_for
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import Array, as_numbers, digits, stored
@@ -188,7 +188,7 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
 
 @contextmanager
 def peer_call(
-    backend: TimedBackend, peer: Peer, problem: Problem, data: Array, folder: str
+    backend: TimedBackend, peer: Library, problem: Problem, data: Array, folder: str
 ) -> Iterator[Call]:
     """A library call in the shared CUDA context. Raises whatever the library raises."""
     dtype = problem.reduction.dtype
@@ -213,13 +213,10 @@ def peer_call(
 
 
 @contextmanager
-def own_call(peer: Peer, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
+def own_call(peer: Library, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
     """A library call on the library's own streams, with input in host memory that is copied again
     for each call."""
-    given = Given(
-        problem=problem, data=data.copy(), address=0, out=0, stream=0, native=None,
-        allocate=lambda nbytes: 0, upload=lambda array: 0, arch=0, folder=folder,
-    )  # fmt: skip
+    given = DeviceInput(problem=problem, data=data.copy(), folder=folder)
     ready = peer.prepare(given)
 
     def write(place: int, elements: Array) -> None:

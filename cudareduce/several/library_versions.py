@@ -221,7 +221,7 @@ class CubVersions:
         old, new = (f"CUB {tree_headers(path).text}" for path in (library.old, library.new))
         self.labels = old, new
         listing = TreeListing("", tree=library.old, suffix="")
-        known = sorted({peer.name for peer in listing.peers() if not peer.as_called})
+        known = sorted({peer.name for peer in listing.libraries() if not peer.as_called})
         for name in request.kernels:
             if name not in ("cub", *known):
                 raise UsageError(f"--library cub takes {', '.join(known)}, and not {name!r}")
@@ -273,7 +273,7 @@ class CubVersions:
             TreeListing("", (name + suffix,), tree=tree, suffix=suffix)
             for tree, suffix in ((library.old, _OLD), (library.new, _NEW))
         )
-        peers = [peer for listing in listings for peer in listing.peers()]
+        peers = [peer for listing in listings for peer in listing.libraries()]
         settings = Settings(
             reductions=(reduction,), sizes=experiment.sizes, rounds=experiment.rounds,
             time_limit_s=request.time_limit,

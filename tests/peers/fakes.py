@@ -20,9 +20,8 @@ import pytest
 
 import cudareduce.backends
 from cudareduce.errors import OutOfMemory
-from cudareduce.launch.plan import Problem
 from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import AbsentError, Given, Peer, Ready, takes
+from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
 from cudareduce.peers.session import LibraryRunner
 from cudareduce.problem.inputs import as_numbers
 from cudareduce.workers import Parent
@@ -54,7 +53,7 @@ def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
 
 
-def summed(given: Given, factor: float = 1.0, us: float = 10.0) -> Ready:
+def summed(given: DeviceInput, factor: float = 1.0, us: float = 10.0) -> PreparedCall:
     """A launch that sums as NumPy does, and takes as long as it is told."""
     nbytes = given.problem.input_bytes
 
@@ -67,10 +66,10 @@ def summed(given: Given, factor: float = 1.0, us: float = 10.0) -> Ready:
         GPUS[0].clock += us
         GPUS[0].host += 7
 
-    return Ready(run)
+    return PreparedCall(run)
 
 
-def called(given: Given) -> Ready:
+def called(given: DeviceInput) -> PreparedCall:
     """The same, as people call it."""
     ready = summed(given)
 
@@ -79,27 +78,27 @@ def called(given: Given) -> Ready:
         GPUS[0].host += 50
 
     nbytes = 4 * given.problem.rows
-    return Ready(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
+    return PreparedCall(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
 
 
-def narrow(given: Given) -> Ready:
+def narrow(given: DeviceInput) -> PreparedCall:
     """What loads single elements where neither length nor start is even."""
     return summed(given, us=10.0 if given.problem.n % 4 == 0 == given.address % 16 else 40.0)
 
 
-def raising(error: Exception) -> Callable[[Given], Ready]:
+def raising(error: Exception) -> Callable[[DeviceInput], PreparedCall]:
     """What fails when it is prepared."""
 
-    def prepare(given: Given) -> Ready:
+    def prepare(given: DeviceInput) -> PreparedCall:
         raise error
 
     return prepare
 
 
-def ending(act: Callable[[], object]) -> Callable[[Given], Ready]:
+def ending(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
     """What takes its process with it, or never comes back, on the input that is timed."""
 
-    def prepare(given: Given) -> Ready:
+    def prepare(given: DeviceInput) -> PreparedCall:
         ready = summed(given)
         if given.problem.n < 4096:
             return ready
@@ -108,12 +107,12 @@ def ending(act: Callable[[], object]) -> Callable[[Given], Ready]:
             act()
             ready.run()
 
-        return Ready(run)
+        return PreparedCall(run)
 
     return prepare
 
 
-def breaking(given: Given) -> Ready:
+def breaking(given: DeviceInput) -> PreparedCall:
     """What leaves a device that takes no more work."""
 
     def fails() -> None:
@@ -123,10 +122,10 @@ def breaking(given: Given) -> Ready:
         GPUS[0].finish = fails  # type: ignore[method-assign]
         raise RuntimeError("CUDA error 700: illegal address")
 
-    return Ready(run)
+    return PreparedCall(run)
 
 
-def keeping(given: Given) -> Ready:
+def keeping(given: DeviceInput) -> PreparedCall:
     """What adds once, and gives that answer ever after."""
     ready, kept = summed(given), list[bytes]()
 
@@ -135,10 +134,10 @@ def keeping(given: Given) -> Ready:
         kept[:] = kept or [ctypes.string_at(given.out, 4 * given.problem.rows)]
         ctypes.memmove(given.out, kept[0], len(kept[0]))
 
-    return Ready(run)
+    return PreparedCall(run)
 
 
-def later(given: Given, after: int, act: Callable[[], object]) -> Ready:
+def later(given: DeviceInput, after: int, act: Callable[[], object]) -> PreparedCall:
     """What is right in so many calls, and then does something else besides."""
     ready, calls = summed(given), [0]
 
@@ -148,10 +147,10 @@ def later(given: Given, after: int, act: Callable[[], object]) -> Ready:
         if calls[0] > after:
             act()
 
-    return Ready(run)
+    return PreparedCall(run)
 
 
-def writing(given: Given, after: int = 0) -> Ready:
+def writing(given: DeviceInput, after: int = 0) -> PreparedCall:
     """What overwrites its input, from one of its calls on."""
     return later(given, after, lambda: ctypes.memset(given.address, 0, given.problem.input_bytes))
 
@@ -209,18 +208,23 @@ class SpeechlessError(Exception):
         raise RuntimeError("no words")
 
 
-def giving(answers: Any) -> Callable[[Given], Ready]:
+def giving(answers: Any) -> Callable[[DeviceInput], PreparedCall]:
     """What gives this for its answers, whatever it was asked."""
-    return lambda given: Ready(lambda: None, lambda: answers)
+    return lambda given: PreparedCall(lambda: None, lambda: answers)
 
 
-def alone(act: Callable[[], object]) -> Callable[[Given], Ready]:
+def on_host(given: DeviceInput) -> PreparedCall:
+    """A library that adds in the host's memory."""
+    return PreparedCall(lambda: None, lambda: given.data.astype(np.float64).sum())
+
+
+def alone(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
     """A library on streams of its own, that does this at its first call."""
 
     def run() -> None:
         act()
 
-    return lambda given: Ready(run, lambda: 0)
+    return lambda given: PreparedCall(run, lambda: 0)
 
 
 def spawning() -> str:
@@ -229,7 +233,7 @@ def spawning() -> str:
     return "1.0"
 
 
-def slow(given: Given) -> Ready:
+def slow(given: DeviceInput) -> PreparedCall:
     time.sleep(1)
     return summed(given)
 
@@ -246,18 +250,17 @@ def broken() -> str:
     raise ImportError("libfake.so.1: cannot open shared object file")
 
 
-def why_not(problem: Problem) -> str | None:
-    return takes(problem, ("sum",), ("float32",))
-
-
-def fake(name: str, prepare: Callable[[Given], Ready] = summed, **fields: Any) -> Peer:
+def fake(
+    name: str, prepare: Callable[[DeviceInput], PreparedCall] = summed, **fields: Any
+) -> Library:
     usual: dict[str, Any] = {
         "load": lambda: "1.2.3",
         "context": "any",
-        "why_not": why_not,
+        "ops": ("sum",),
+        "dtypes": ("float32",),
         "package": "fake",
     }
-    return Peer(
+    return Library(
         name=name, install="pip install fake",
         called=lambda problem: f"fake.sum, {name}", prepare=prepare, **(usual | fields),
     )  # fmt: skip
@@ -272,7 +275,7 @@ def locked() -> str:
     return "1.0"
 
 
-def refusing(given: Given) -> Ready:
+def refusing(given: DeviceInput) -> PreparedCall:
     """What asks for memory in each call, which a stream that is captured has none of."""
     ready = summed(given)
 
@@ -281,13 +284,13 @@ def refusing(given: Given) -> Ready:
             raise RuntimeError("operation not permitted when stream is capturing")
         ready.run()
 
-    return Ready(run)
+    return PreparedCall(run)
 
 
-def elsewhere(given: Given) -> Ready:
+def elsewhere(given: DeviceInput) -> PreparedCall:
     """What does its work on a stream of its own, and leaves nothing in a graph."""
     ready = summed(given)
-    return Ready(lambda: None if GPUS[0].replaying else ready.run())
+    return PreparedCall(lambda: None if GPUS[0].replaying else ready.run())
 
 
 LOCKING = (fake("locking", load=locked),)
@@ -295,12 +298,12 @@ CAPTURED = (fake("refuses", refusing), fake("elsewhere", elsewhere))
 ON_CPU = (
     fake(
         "both", raising(RuntimeError("there is no GPU")), package="numpy",
-        on_cpu=lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
+        on_cpu=on_host,
     ),
 )  # fmt: skip
 NARROW = (
     fake("narrow", narrow), fake("words", alignment=16),
-    fake("faults", lambda given: Ready(os.abort) if given.address % 16 else summed(given)),
+    fake("faults", lambda given: PreparedCall(os.abort) if given.address % 16 else summed(given)),
     fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
 )  # fmt: skip
 AS_CUB = (fake("cub", load=lambda: "1.3.0"),)
@@ -326,7 +329,7 @@ LONG = (fake("long", load=lambda: "1.2\n+" + "z" * 200),)
 HANGING = (fake("hangs", ending(lambda: time.sleep(99))),)
 OWN = (
     fake(
-        "own", lambda given: Ready(lambda: None, lambda: given.data.astype(np.float64).sum()),
+        "own", on_host,
         context="own",
     ),
 )  # fmt: skip
@@ -342,13 +345,13 @@ ODD_ANSWERS = (
 ALONE = (
     fake("own:aborts", alone(os.abort), context="own"),
     fake("own:hangs", alone(lambda: time.sleep(99)), context="own"),
-    fake("own:fine", giving(0), context="own", why_not=lambda problem: "takes nothing"),
+    fake("own:fine", giving(0), context="own", refuses=lambda problem: "takes nothing"),
 )  # fmt: skip
 KEEPING = (fake("keeps", keeping),)
 WRITING = (fake("writes", writing), fake("writes_later", lambda given: writing(given, 6)))
 LATER = (
     fake("later", lambda given: later(given, 6, lambda: ctypes.memset(given.out, 0, 4))),
-    fake("later:as_called", lambda given: Ready(
+    fake("later:as_called", lambda given: PreparedCall(
         later(given, 6, lambda: ctypes.memset(given.out, 0, 4)).run, called(given).fetch,
     ), as_called=True),
 )  # fmt: skip

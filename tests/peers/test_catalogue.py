@@ -19,20 +19,20 @@ import pytest
 from cudareduce.cli.types import Peers
 from cudareduce.launch.plan import Problem
 from cudareduce.peers.catalogue import Listing, listings
-from cudareduce.peers.contract import AbsentError, Peer
+from cudareduce.peers.contract import AbsentError, Library
 from cudareduce.peers.interop import DeviceArray
 from cudareduce.peers.names import NAMES, meant
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, reduction_of
 
 Call = Callable[..., tuple[int, str, str]]
-PEERS = [peer for listing in listings(NAMES) for peer in listing.peers()]
+PEERS = [peer for listing in listings(NAMES) for peer in listing.libraries()]
 LIBRARIES = {"torch", "triton", "cupy", "numba", "jax", "pycuda", "cuda"}
 each = pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 
 
 @each
-def test_a_peer_says_what_it_takes(peer: Peer) -> None:
+def test_a_peer_says_what_it_takes(peer: Library) -> None:
     """Of every problem in words that follow its name, or the call that is made for it."""
     taken = 0
     for op, dtype, rows in product(OPERATORS, DTYPES, (1, 7)):
@@ -67,7 +67,7 @@ def test_one_that_is_too_old_is_told_so(cudareduce: Call, monkeypatch: pytest.Mo
 
     here = [replace(PEERS[0], version_here=old), replace(PEERS[1], version_here=lambda: "9.9")]
     monkeypatch.setattr(
-        Listing, "peers", lambda listing: here[: listing.place.endswith(":CUB") * 2]
+        Listing, "libraries", lambda listing: here[: listing.place.endswith(":CUB") * 2]
     )
     _, out, _ = cudareduce("list", "peers")
     assert f"{here[0].name}: CCCL 3.0.1 is too old: pip install -U nvidia-cuda-cccl" in out
@@ -93,7 +93,7 @@ def test_names_of_single_peers() -> None:
     assert convert("CUB:packed,peer:torch:compile") == ("cub:packed", "torch:compile")
     assert convert("Torch,cub:packed,torch") == ("torch", "cub:packed")
     assert convert("cub:packed,all") == NAMES
-    found = [peer.name for one in listings(("torch", "cub:packed")) for peer in one.peers()]
+    found = [peer.name for one in listings(("torch", "cub:packed")) for peer in one.libraries()]
     assert found == ["cub:packed", "torch", "torch:compile", "torch:as_called"]
     assert meant("peer:cub:packed", ("cub:packed",))
     assert meant("peer:cub:packed", ("cub",))

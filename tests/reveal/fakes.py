@@ -15,7 +15,7 @@ import numpy as np
 
 import cudareduce.backends
 from cudareduce.backends import BackendSpec
-from cudareduce.peers.contract import Given, Peer, Ready
+from cudareduce.peers.contract import DeviceInput, Library, PreparedCall
 from cudareduce.problem.inputs import Array
 from cudareduce.reveal.session import Revealer
 from cudareduce.workers import Parent
@@ -36,35 +36,35 @@ class FakeRevealer(Revealer):
         super().__init__(parent)
 
 
-def adding(adds: Callable[[Array], float]) -> Callable[[Given], Ready]:
+def adding(adds: Callable[[Array], float]) -> Callable[[DeviceInput], PreparedCall]:
     """A library that adds each row so."""
 
-    def prepare(given: Given) -> Ready:
+    def prepare(given: DeviceInput) -> PreparedCall:
         def run() -> None:
             bits = ctypes.string_at(given.address, given.problem.input_bytes)
             rows = np.frombuffer(bits, given.data.dtype).reshape(given.problem.rows, -1)
             out = np.array([adds(row) for row in rows], given.reduction.result_dtype)
             ctypes.memmove(given.out, out.ctypes.data, out.nbytes)
 
-        return Ready(run)
+        return PreparedCall(run)
 
     return prepare
 
 
-def own(given: Given) -> Ready:
+def own(given: DeviceInput) -> PreparedCall:
     """A library with a copy of its own of what it adds."""
     held = [given.data.copy()]
 
     def refill() -> None:
         held[0] = given.data.copy()
 
-    return Ready(lambda: None, lambda: in_halves(held[0]), refill)
+    return PreparedCall(lambda: None, lambda: in_halves(held[0]), refill)
 
 
-def acting(act: Callable[[], object]) -> Callable[[Given], Ready]:
+def acting(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
     """A library that does this at its third call, and then adds."""
 
-    def prepare(given: Given) -> Ready:
+    def prepare(given: DeviceInput) -> PreparedCall:
         run, calls = adding(in_turn)(given).run, iter(range(10**6))
 
         def acts() -> None:
@@ -72,12 +72,12 @@ def acting(act: Callable[[], object]) -> Callable[[Given], Ready]:
                 act()
             run()
 
-        return Ready(acts)
+        return PreparedCall(acts)
 
     return prepare
 
 
-def waiting(given: Given) -> Ready:
+def waiting(given: DeviceInput) -> PreparedCall:
     """A library that does not come back from being prepared."""
     time.sleep(99)
     return adding(in_turn)(given)
@@ -92,7 +92,7 @@ def _write_into_pipes() -> None:
         pipe.send_bytes(b"no pickle at all")
 
 
-FINE: tuple[Peer, ...] = (
+FINE: tuple[Library, ...] = (
     fake("cub", adding(in_turn)), fake("cub:backwards", adding(backwards)),
     fake("cub:absent", load=absent),
 )  # fmt: skip
