@@ -1,2 +1,2 @@
-"""Is a time in our tables what a program of its own measures? Such programs, for libraries and for
-other people's files."""
+"""Compares times that the tool reports with programs that measure them without it: libraries, NCCL
+and external kernel files."""

@@ -1,4 +1,4 @@
-// CUB's sum of float32, timed without this tool: `cub N...` prints a median in us for each N.
+// Times CUB's sum of float32 without the tool: `cub N...` prints a median in us for each N.
 #include "timed.cuh"
 #include <cub/device/device_reduce.cuh>
 

@@ -1,4 +1,4 @@
-"""Programs made and run."""
+"""Compiles and runs programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def ran(command: Sequence[object]) -> str:
-    """What a process prints; the run ends with what it says where it fails."""
+    """The standard output of a process. Exits with its error message if it fails."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{command[0]} {command[-1]}: {(done.stderr or done.stdout).strip()[-500:]}")
@@ -21,7 +21,7 @@ def ran(command: Sequence[object]) -> str:
 
 
 def compiled(source: Path, made: Path, *options: object) -> Path:
-    """A CUDA program, for the GPU that is there."""
+    """Compile a CUDA program for this machine's GPU."""
     nvcc = next(installed("nvcc"), None)
     if nvcc is None:
         sys.exit("nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH")

@@ -1,9 +1,9 @@
-// How long a call takes, measured without the tool, as the tool does it.
+// Times a call with the tool's method, but without its code.
 //
-// Other code before, as other rows of a table are, so that instructions come from memory, too; a cold
-// cache by reading 512 MiB, behind up to 7 empty launches; the call between two events; a wait behind
-// each; the mean of 8 launches is a sample; the median of samples of a round, the median of rounds, with
-// buffers elsewhere in each.
+// Before each call: a kernel of 128 KiB, which evicts the call's instructions as the other kernels of a
+// table do; up to 7 empty kernels; and a read of 512 MiB, which evicts the data. The call runs between two
+// events, and the host waits for the second. A sample is the mean of 8 calls; the result is the median over
+// 9 rounds of the median of a round's samples. Each round allocates its buffers at other addresses.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +26,7 @@ inline void checked(cudaError_t code)
 
 __global__ void empty_kernel() {}
 
-// 128 KiB of instructions, which is what an SM keeps.
+// 128 KiB of instructions, the capacity of an SM's instruction cache.
 #define FMA asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(a));
 #define EIGHT(x) x x x x x x x x
 __global__ void other_code(unsigned *never)
@@ -45,9 +45,9 @@ template <typename T> __global__ void fill(T *x, long long n)
     for (long long k = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; k < n; k += stride) {
         unsigned long long h = (k + 1) * 0x9E3779B97F4A7C15ull;
         h = (h ^ (h >> 31)) * 0xBF58476D1CE4E5B9ull;
-        int whole = static_cast<int>(h >> 40);
-        x[k] = std::is_floating_point<T>::value ? static_cast<T>(whole * (1.0f / 8388608.0f) - 1.0f)
-                                                : static_cast<T>(whole);
+        int integer = static_cast<int>(h >> 40);
+        x[k] = std::is_floating_point<T>::value ? static_cast<T>(integer * (1.0f / 8388608.0f) - 1.0f)
+                                                : static_cast<T>(integer);
     }
 }
 
@@ -57,9 +57,9 @@ __global__ void read_over(const uint4 *x, long long words, unsigned *never)
     long long stride = static_cast<long long>(gridDim.x) * blockDim.x * 4;
     for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x * 4 + threadIdx.x; at < words; at += stride)
         for (int k = 0; k < 4; ++k) {
-            long long place = at + static_cast<long long>(k) * blockDim.x;
-            if (place < words) {
-                uint4 v = x[place];
+            long long index = at + static_cast<long long>(k) * blockDim.x;
+            if (index < words) {
+                uint4 v = x[index];
                 seen |= v.x ^ v.y ^ v.z ^ v.w;
             }
         }
@@ -67,29 +67,29 @@ __global__ void read_over(const uint4 *x, long long words, unsigned *never)
         *never = seen;
 }
 
-// What a round holds on the device.
+// The buffers of a round.
 class Memory
 {
-    std::vector<void *> held;
+    std::vector<void *> buffers;
 
   public:
     template <typename T = char> T *of(size_t count)
     {
-        void *place;
-        checked(cudaMalloc(&place, sizeof(T) * count));
-        held.push_back(place);
-        return static_cast<T *>(place);
+        void *pointer;
+        checked(cudaMalloc(&pointer, sizeof(T) * count));
+        buffers.push_back(pointer);
+        return static_cast<T *>(pointer);
     }
     template <typename T> T *filled(long long count, cudaStream_t stream)
     {
-        T *place = of<T>(count);
-        fill<<<512, 512, 0, stream>>>(place, count);
-        return place;
+        T *pointer = of<T>(count);
+        fill<<<512, 512, 0, stream>>>(pointer, count);
+        return pointer;
     }
     ~Memory()
     {
-        for (void *place : held)
-            checked(cudaFree(place));
+        for (void *buffer : buffers)
+            checked(cudaFree(buffer));
     }
 };
 
@@ -100,7 +100,7 @@ inline float median(std::vector<float> values)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// The time in us of the call that `prepare` makes, anew for each round.
+// The time in us of the call that `prepare` returns; it is prepared again for each round.
 inline float timed(const std::function<std::function<void()>(Memory &, cudaStream_t)> &prepare)
 {
     const size_t flush_bytes = 512u << 20;
@@ -118,7 +118,7 @@ inline float timed(const std::function<std::function<void()>(Memory &, cudaStrea
     unsigned *never = always.of<unsigned>(1);
     checked(cudaMemset(flush, 0xff, flush_bytes));
     std::vector<float> of_rounds;
-    for (int round = 0; round <= rounds; ++round) { // the first warms up
+    for (int round = 0; round <= rounds; ++round) { // the first is a warm-up
         Memory memory;
         memory.of(512 * (1 + random() % 2047));
         const std::function<void()> call = prepare(memory, stream);
@@ -151,7 +151,7 @@ inline float timed(const std::function<std::function<void()>(Memory &, cudaStrea
             of_rounds.push_back(median(samples));
     }
     if (of_rounds.empty()) {
-        fprintf(stderr, "every launch was enqueued too late\n");
+        fprintf(stderr, "all calls were enqueued too late: the host is too busy to time them\n");
         exit(1);
     }
     return median(of_rounds);
