@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ def device_text(segment: Segment) -> str:
     defined = dict(word.partition("=")[::2] for word in recording.define)
     unit = read_file(path, source, recording.include, defined, None)
     named = {word for kernel in segment.kernels for word in re.findall(r"\w+", kernel)}
+    named |= {b.symbol.rpartition("::")[2] for b in recording.buffers if b.symbol}
     root = segment.launches[0].template.rpartition("::")[2]
     return f'{_HEADERS}#line 1 "{path}"\n{device_part(unit, root, named)}'
 
@@ -147,6 +149,21 @@ def _set_by_caller(
             count = segment.capacity(buffer.id) // kind.itemsize
             data = np.full(count, INITIAL[initial](kind), kind).tobytes()
             yield WriteStep(Address(names.of(buffer.id)), Value(data))
+
+
+def limit_initial(run: Run, width: int) -> Run:
+    """The run with a caller that sets only its results, of `width` bytes each, to their initial
+    value, and not all of the memory that the result may be given."""
+    nbytes = run.result.offset + run.count * width
+    steps = list(run.steps)
+    for index, step in enumerate(steps):
+        if isinstance(step, FillStep) and step.target == Address(run.result.buffer):
+            steps[index] = replace(step, nbytes=min(step.nbytes, nbytes))
+            break
+        if isinstance(step, WriteStep) and step.target == Address(run.result.buffer):
+            steps[index] = replace(step, value=Value(step.value.data[:nbytes]))
+            break
+    return replace(run, steps=tuple(steps))
 
 
 class _Names:

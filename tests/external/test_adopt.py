@@ -10,6 +10,7 @@ from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
+from cudareduce.library.program import Address, FillStep
 
 BLOCK_SUMS = """
 __global__ void maximum(const float *b, float *a, int threads) {
@@ -44,6 +45,20 @@ __global__ void f(P u, P v, unsigned k) {
 }
 void g(P a, P b, unsigned n) { f<<<4, 64>>>(a, b, n); }
 """
+PARTIALS_IN_A_VARIABLE = """
+__global__ void f(const float *in, float *out, int n) {
+  float s = 0;
+  for (int i = blockIdx.x; i < n; i += gridDim.x) s += in[i];
+  out[blockIdx.x] = s;
+}
+__device__ float partials[8];
+void g(const float *in, float *out, int n) {
+  float *p;
+  cudaGetSymbolAddress((void **)&p, partials);
+  f<<<8, 1>>>(in, p, n);
+  f<<<1, 1>>>(p, out, 8);
+}
+"""
 TRANSPOSE = """
 __global__ void t(const float *x, float *y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -74,6 +89,14 @@ def test_a_caller_that_is_unknown_may_clear_the_result(tmp_path: Path) -> None:
     [kernel] = adopted(ALIAS, tmp_path)
     assert kernel.map is not None and kernel.map.expression == "a * a"
     assert kernel.dtypes == ("float64",) and "sets the result to 0" in kernel.program.summary  # type: ignore[union-attr]
+    for run in kernel.program.runs:  # type: ignore[union-attr]
+        assert run.steps[0] == FillStep(Address(run.result.buffer), 8, 0)  # and no more of it
+
+
+def test_a_variable_that_only_the_host_names_is_kept(tmp_path: Path) -> None:
+    [kernel] = adopted(PARTIALS_IN_A_VARIABLE, tmp_path)
+    assert kernel.ops == ("sum",) and kernel.finish == "none"
+    assert kernel.program is not None and kernel.program.fit == 1
 
 
 def test_a_kernel_without_host_code_is_launched_until_it_is_recognised(tmp_path: Path) -> None:
