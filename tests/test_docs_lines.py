@@ -27,7 +27,7 @@ import pytest
 
 from cudareduce.cli.main import cli
 from cudareduce.library.registry import Registry
-from cudareduce.several.collectives import COLLECTIVES
+from cudareduce.several.names import COLLECTIVES
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",

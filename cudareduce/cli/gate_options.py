@@ -31,7 +31,7 @@ from cudareduce.errors import UsageError
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.sizes import LARGEST
-from cudareduce.several.collectives import COLLECTIVES, MOST_RANKS
+from cudareduce.several.names import COLLECTIVES, MOST_RANKS
 
 _LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
 

@@ -11,7 +11,7 @@ import click
 from cudareduce.cli.help import made
 from cudareduce.cli.types import NO_PLAIN_FILE, Count, Place, Sizes, completed, options_of
 from cudareduce.errors import UsageError
-from cudareduce.several.collectives import MOST_RANKS
+from cudareduce.several.names import MOST_RANKS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -58,11 +58,11 @@ _STREAMS, _RANKS = ("source", "chunk"), ("gpus", "meet")
 def benched(options: Mapping[str, Any], *, usual_sizes: bool) -> int:
     """What `bench` ends with, where nobody has said `--n` or somebody has."""
     if options["gpus"] is not None and options["source"] is not None:
-        from cudareduce.several.streams import StreamsRequest, bench_streams_of_ranks
+        from cudareduce.several.sharded_bench import StreamsRequest, bench_streams_of_ranks
 
         return bench_streams_of_ranks(made(StreamsRequest, options))
     if options["gpus"] is not None:
-        from cudareduce.several.sharded_command import ShardedRequest, bench_sharded
+        from cudareduce.several.sharded_bench import ShardedRequest, bench_sharded
 
         return bench_sharded(made(ShardedRequest, options, _STREAMS))
     if options["meet"] is not None:

@@ -45,12 +45,18 @@ from cudareduce.report.sections import first_few
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.collectives import COLLECTIVES, MOST_RANKS, OPS, Collective
-from cudareduce.several.command import check_room, most_ranks
 from cudareduce.several.communicator import Communicator, RankLost
 from cudareduce.several.engines import AutoEngine
 from cudareduce.several.kernels import ExchangeKernel, kernels_in, load_kernels, source_folders
-from cudareduce.several.launcher import OUT_OF_TIME, PROGRAM, start, worst_of_ranks
+from cudareduce.several.launcher import (
+    OUT_OF_TIME,
+    PROGRAM,
+    check_room,
+    most_ranks,
+    start,
+    worst_of_ranks,
+)
+from cudareduce.several.names import COLLECTIVES, MOST_RANKS, OPS, Collective
 from cudareduce.several.rendezvous import connect, find_placement
 from cudareduce.temporary import temporary_folder
 

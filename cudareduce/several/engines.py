@@ -10,16 +10,14 @@ import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
 from cudareduce.backend import Backend, Launch, Program, Source
 from cudareduce.errors import BuildError, KernelFault
-from cudareduce.problem.dtypes import DTYPES, DType
+from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import Reduction
 from cudareduce.results.record import Record
-from cudareduce.several.collectives import Collective
 from cudareduce.several.communicator import Communicator, watchdog
 from cudareduce.several.inputs import UFUNCS, from_storage, output_slice, to_storage
 from cudareduce.several.kernels import (
@@ -27,37 +25,16 @@ from cudareduce.several.kernels import (
     MOST_MAIL,
     ExchangeKernel,
     edge_sizes,
+    helper_kernel,
     source,
     vector_of,
 )
+from cudareduce.several.names import Collective
 from cudareduce.several.windows import Windows, flags_bytes
 
 #: Limits for a call in s, a thousand times what it takes, on GPUs and on the emulator.
 _CALL_S, _EMULATED_S = 10.0, 60.0
 _BY_WAIT = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
-
-
-class Engine(Protocol):
-    """One implementation of a collective. `version` is a library's."""
-
-    name: str
-    mail: bool  # LL protocol: small arrays only
-    windows: Windows
-    version: str | None
-
-    def why_not(self, n: int) -> str | None:
-        """Why it does not support `n` elements, or None."""
-
-    def run(self, n: int, call: int, late: int) -> None:
-        """Run one call on `n` elements. In builds that stumble, rank `late` does. Raises
-        KernelFault and RankLost."""
-
-
-class StreamEngine(Engine, Protocol):
-    """An engine whose calls run on a GPU's stream, so that they can be timed."""
-
-    def enqueue(self, n: int, call: int) -> Launch:
-        """A prepared launch of one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,131 +48,143 @@ class Stage:
     reduction: Reduction
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """SHA-256 of an engine's source and of its machine code."""
+class Engine:
+    """One implementation of a collective. `mail`: by the LL protocol, so for small arrays only.
+    `edges` are sizes that must be verified, each with the number of blocks to launch. `version` is
+    a library's, the SHA-256 sums are those of a kernel's source and machine code."""
 
-    source_sha: str | None = None
-    cubin_sha: str | None = None
-
-
-class KernelEngine:
-    """One of our kernels. `number` selects its flags in the window, so that its barriers can count
-    freely. When `tried`, its `edges` are sizes that must be verified."""
-
+    name: str
+    mail = False
     version: str | None = None
+    source_sha: str | None = None
+    binary_sha: str | None = None
+    edges: Mapping[int, int] = MappingProxyType({})
 
-    def __init__(
-        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int, *, tried: bool
-    ) -> None:
-        self.windows = stage.windows
-        self.edges = edge_sizes(kernel, stage.reduction, stage.comm.size) if tried else {}
-        self.name, self.mail = f"peer:{kernel.short}", kernel.mail == "packets"
-        self._stage, self._kernel, self._program = stage, kernel, program
-        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.windows = stage, stage.windows
 
-    def why_not(self, n: int) -> None:
-        """It takes any."""
-
-    @property
-    def code(self) -> Code:
-        return Code(self._kernel.sha, self._program.binary_sha)
-
-    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
-        stage, kernel = self._stage, self._kernel
-        vector, parts = vector_of(stage.reduction), stage.windows.layout
-        count = n if self.mail else -(-n // vector)
-        blocks, mail = -(-count // kernel.block), parts.mail
-        if kernel.mail == "shares":  # half of the blocks send, half add
-            blocks, mail = 2 * -(-blocks // stage.comm.size), parts.boxes
-        grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
-        places = [parts.input, parts.output, count, self._flags, mail, call]
-        ranks = stage.windows.words(late, call // 2 % grid)
-        return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *places])
+    def why_not(self, n: int) -> str | None:
+        """Why it does not support `n` elements, or None."""
+        return None
 
     def run(self, n: int, call: int, late: int) -> None:
-        limit_s = _CALL_S if self._stage.backend.timed() else _EMULATED_S
+        """Run one call on `n` elements. In builds that stumble, rank `late` does. Raises
+        KernelFault and RankLost."""
+        raise NotImplementedError
+
+
+class StreamEngine(Engine):
+    """An engine whose calls run on a GPU's stream, so that they can be timed."""
+
+    def enqueue(self, n: int, call: int) -> Launch:
+        """A prepared launch of one call."""
+        raise NotImplementedError
+
+
+class KernelEngine(StreamEngine):
+    """One of our kernels. `number` selects its flags in the window, so that its barriers can count
+    freely."""
+
+    def __init__(
+        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int,
+        edges: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        super().__init__(stage)
+        self.name, self.mail = kernel.engine, kernel.mail == "packets"
+        self.source_sha, self.binary_sha = kernel.sha, program.binary_sha
+        self.edges = edges
+        self._kernel, self._program = kernel, program
+        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
+
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
+        stage, kernel, parts = self.stage, self._kernel, self.windows.layout
+        count = n if self.mail else -(-n // vector_of(stage.reduction))
+        blocks, mail = -(-count // kernel.block), parts.mail
+        if kernel.mail == "shares":  # half of the blocks send, half add
+            blocks, mail = 2 * -(-blocks // stage.comm.size), parts.slots
+        grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
+        args = [parts.input, parts.output, count, self._flags, mail, call]
+        ranks = self.windows.words(late, call // 2 % grid)
+        return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *args])
+
+    def run(self, n: int, call: int, late: int) -> None:
+        backend = self.stage.backend
+        limit_s = _CALL_S if backend.timed() else _EMULATED_S
         what = f"{self.name} of {n} elements"
         with watchdog(what, limit_s, _BY_WAIT, KernelFault.exit_code):
             self.enqueue(n, call, late)()
-            self._stage.backend.synchronize()
-        raise_if_gave_up(self._stage)
+            backend.synchronize()
+        raise_if_gave_up(self.stage)
 
 
 def raise_if_gave_up(stage: Stage) -> None:
     """Raise KernelFault if this rank's kernel gave up waiting for another rank."""
-    gave_up, whom = stage.backend.download(stage.windows.status, "uint32", 2)
+    gave_up, rank = stage.backend.download(stage.windows.status, "uint32", 2)
     if gave_up:
-        raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {whom}")
+        raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {rank}")
 
 
-class HostEngine:
+class HostEngine(Engine):
     """Combines the arrays with NumPy, over the communicator's connections."""
 
-    name, mail = "host", False
-    version: str | None = None
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self.windows = stage, stage.windows
-
-    def why_not(self, n: int) -> None:
-        """It takes any."""
+    name = "host"
 
     def run(self, n: int, call: int, late: int) -> None:
-        stage, dtype = self._stage, self._stage.reduction.dtype
-        parts, size = stage.windows.layout, dtype.size
-        own = stage.backend.download(stage.windows.part(parts.input, n * size), dtype.storage, n)
-        texts = stage.comm.all_gather(base64.b64encode(own.tobytes()).decode())
-        arrays = [np.frombuffer(base64.b64decode(text), dtype.storage) for text in texts]
-        answer = to_storage(self._combined([from_storage(array, dtype) for array in arrays]), dtype)
-        mine = output_slice(stage.collective, stage.reduction, stage.comm.rank, len(arrays), n)
-        place = stage.windows.part(parts.output, n * size)
-        stage.backend.write(place, np.ascontiguousarray(answer[mine]), mine.start * size)
-
-    def _combined(self, arrays: list[np.ndarray]) -> np.ndarray:
-        """Combine in rank order, in the accumulator's type."""
-        acc: DType = self._stage.reduction.acc
-        combine = UFUNCS[self._stage.reduction.op.name]
-        value = arrays[0].astype(acc.storage)
-        for array in arrays[1:]:
-            value = combine(value, array.astype(acc.storage))
-        return value
+        stage, parts, reduction = self.stage, self.windows.layout, self.stage.reduction
+        dtype, nbytes = reduction.dtype, n * reduction.dtype.size
+        own = stage.backend.download(self.windows.part(parts.input, nbytes), dtype.storage, n)
+        value: np.ndarray | None = None
+        for text in stage.comm.all_gather(base64.b64encode(own.tobytes()).decode()):
+            array = from_storage(np.frombuffer(base64.b64decode(text), dtype.storage), dtype)
+            array = array.astype(reduction.acc.storage)
+            value = array if value is None else UFUNCS[reduction.op.name](value, array)
+        assert value is not None
+        own_part = output_slice(stage.collective, reduction, stage.comm.rank, stage.comm.size, n)
+        result = np.ascontiguousarray(to_storage(value, dtype)[own_part])
+        output = self.windows.part(parts.output, nbytes)
+        stage.backend.write(output, result, own_part.start * dtype.size)
 
 
 def kernel_engines(
     stage: Stage, kernels: Sequence[ExchangeKernel], stumble: int = 0
 ) -> list[KernelEngine]:
-    """Compile our kernels as engines. Raises BuildError, EnvironmentProblem and RankLost."""
-    ranks = stage.comm.size
-    sources = [source(kernel, stage.reduction, ranks, stumble) for kernel in kernels]
-    programs = compile_programs(stage, sources)
-    pairs = zip(kernels, programs, strict=True)
+    """Compile our kernels as engines, to be verified in builds that stumble, else to be timed.
+    Raises BuildError, EnvironmentProblem and RankLost."""
+    reduction, ranks = stage.reduction, stage.comm.size
+    programs = compile_programs(stage, [source(k, reduction, ranks, stumble) for k in kernels])
     return [
-        KernelEngine(stage, *pair, number, tried=stumble > 0) for number, pair in enumerate(pairs)
-    ]
+        KernelEngine(stage, kernel, programs[number], number,
+                     edge_sizes(kernel, reduction, ranks) if stumble else {})
+        for number, kernel in enumerate(kernels)
+    ]  # fmt: skip
+
+
+def compile_helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
+    """Compile measuring kernels of one of our files. Raises BuildError."""
+    sources = [helper_kernel(file, entry, stage.reduction, stage.comm.size) for entry in entries]
+    return compile_programs(stage, sources)
 
 
 def compile_programs(stage: Stage, sources: Sequence[Source]) -> list[Program]:
     """Compile sources that must compile. Raises BuildError, EnvironmentProblem and RankLost."""
     programs = []
     for program in build_programs(stage, sources):
-        assert program is not None  # only a deadline leaves None
         if isinstance(program, BuildError):
             raise program
         programs.append(program)
     return programs
 
 
-def build_programs(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError | None]:
+def build_programs(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError]:
     """Compile sources on rank 0 first, so that the other ranks find them in the cache. Raises
     EnvironmentProblem and RankLost."""
     if stage.comm.rank > 0:
         stage.comm.barrier()
-    found = stage.backend.build(sources)
+    programs = stage.backend.build(sources)
     if stage.comm.rank == 0:
         stage.comm.barrier()
     stage.comm.barrier()  # no kernel waits for a rank that compiles
-    return found
+    return [program for program in programs if program is not None]  # None only at a deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,31 +234,27 @@ def fastest_kernel(collective: str, known: Collection[str], ranks: int, n: int, 
     return min(fitting, key=us) if fitting else next(iter(known))
 
 
-class AutoEngine:
-    """The engine `peer:auto`, which chooses one of some kernels at each size."""
+class AutoEngine(StreamEngine):
+    """The engine `peer:auto`, which chooses one of some kernels at each size. Its SHA-256 sums stay
+    unknown, so that no comparison takes it for unchanged code."""
 
-    name, mail = f"peer:{AUTO}", False
-    version: str | None = None
-    # unknown, so that no comparison takes it for unchanged code: the kernel depends on the size
-    code = Code()
+    name = f"peer:{AUTO}"
 
-    def __init__(self, stage: Stage, peers: Mapping[str, KernelEngine]) -> None:
-        self.windows = stage.windows
-        self._ranks, self._size = stage.comm.size, stage.reduction.dtype.size
-        self._collective, self._peers = stage.collective, peers
-
-    def why_not(self, n: int) -> None:
-        """It takes any."""
+    def __init__(self, stage: Stage, engines: Mapping[str, KernelEngine]) -> None:
+        super().__init__(stage)
+        self._engines = engines
 
     def enqueue(self, n: int, call: int) -> Launch:
-        return self._taken(n).enqueue(n, call)
+        return self._fastest(n).enqueue(n, call)
 
     def run(self, n: int, call: int, late: int) -> None:
-        self._taken(n).run(n, call, late)
+        self._fastest(n).run(n, call, late)
 
-    def _taken(self, n: int) -> KernelEngine:
-        taken = fastest_kernel(self._collective, self._peers, self._ranks, n, self._size)
-        return self._peers[taken]
+    def _fastest(self, n: int) -> KernelEngine:
+        stage, size = self.stage, self.stage.reduction.dtype.size
+        return self._engines[
+            fastest_kernel(stage.collective, self._engines, stage.comm.size, n, size)
+        ]
 
 
 def record_choice(record: Record, known: Collection[str]) -> Record:
@@ -277,5 +262,5 @@ def record_choice(record: Record, known: Collection[str]) -> Record:
     if record.engine != AutoEngine.name:
         return record
     size = DTYPES[record.dtype].size
-    taken = fastest_kernel(record.kernel, known, record.ranks or 1, record.n, size)
-    return replace(record, chosen=f"peer:{taken}")
+    name = fastest_kernel(record.kernel, known, record.ranks or 1, record.n, size)
+    return replace(record, chosen=f"peer:{name}")

@@ -9,7 +9,7 @@ number of the call.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +22,7 @@ from cudareduce.library.front import OPENS, find_header
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.collectives import COLLECTIVES, Collective
+from cudareduce.several.names import COLLECTIVES, Collective
 from cudareduce.several.windows import MOST_BLOCKS
 
 #: Bytes of a vector load.
@@ -87,26 +87,26 @@ def load_kernels(folders: Sequence[Path] = ()) -> dict[str, ExchangeKernel]:
 
 def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
     """The kernels of these folders, by name. Raises as `load_kernels` does."""
-    found: dict[str, ExchangeKernel] = {}
+    kernels: dict[str, ExchangeKernel] = {}
+    engines: dict[tuple[str, str], Path] = {}
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in sorted(folder.glob("*.cu")):
-            if path.stem in found:
-                raise UsageError(f"{path} and {found[path.stem].path} have the same name")
-            new = _load(path)
-            if new.short == AUTO:
+            if path.stem in kernels:
+                raise UsageError(f"{path} and {kernels[path.stem].path} have the same name")
+            kernel = _load(path)
+            if kernel.short == AUTO:
                 raise UsageError(
                     f"{path}: peer:{AUTO} is what picks a kernel: give it another name"
                 )
-            for old in found.values():
-                if (old.collective, old.short) == (new.collective, new.short):
-                    raise UsageError(
-                        f"{path} and {old.path} are both called peer:{new.short}: give one "
-                        "another name"
-                    )
-            found[path.stem] = new
-    return found
+            other = engines.setdefault((kernel.collective, kernel.short), path)
+            if other is not path:
+                raise UsageError(
+                    f"{path} and {other} are both called {kernel.engine}: give one another name"
+                )
+            kernels[path.stem] = kernel
+    return kernels
 
 
 def _load(path: Path) -> ExchangeKernel:
@@ -121,30 +121,28 @@ def _load(path: Path) -> ExchangeKernel:
     for key, needed in known.items():
         if needed and key not in header.values:
             raise UsageError(f"{path}: the header does not say {key}")
-    found = ExchangeKernel(path.stem, path, text, **header.values)
     for key, value in header.values.items():
         problem = _problem(key, value)
         if problem:
             raise UsageError(f"{path}: {key}: {problem}")
-    if found.mail == "shares" and found.blocks < 2:
+    kernel = ExchangeKernel(path.stem, path, text, **header.values)
+    if kernel.mail == "shares" and kernel.blocks < 2:
         raise UsageError(f"{path}: blocks: half of those that send shares add: 2 or more")
-    return found
+    return kernel
 
 
 def _problem(key: str, value: Any) -> str | None:
     """Why a value is not allowed for its key, or None."""
-    if key == "block":  # bool is an int to isinstance; a barrier needs a thread per rank
-        good = type(value) is int and 32 <= value <= 1024
-        return None if good else "must be a whole number of threads from 32 to 1024"
-    if key == "blocks":
-        good = type(value) is int and 1 <= value <= MOST_AT_ONCE
-        return None if good else f"must be a whole number of blocks from 1 to {MOST_AT_ONCE}"
+    limits = {"block": (32, 1024, "threads"), "blocks": (1, MOST_AT_ONCE, "blocks")}.get(key)
+    if limits:  # a barrier needs a thread per rank; bool is an int to isinstance
+        low, high, unit = limits
+        good = type(value) is int and low <= value <= high
+        return None if good else f"must be a whole number of {unit} from {low} to {high}"
     if not isinstance(value, str) or not value.strip():
         return "must be a text, not empty"
-    if key == "collective" and value not in COLLECTIVES:
-        return f"one of {', '.join(COLLECTIVES)}"
-    if key == "mail" and value not in MAILS:
-        return f"one of {', '.join(MAILS)}"
+    words: Mapping[str, Iterable[str]] = {"collective": COLLECTIVES, "mail": MAILS}
+    if value not in words.get(key, (value,)):
+        return f"one of {', '.join(words[key])}"
     return None
 
 
@@ -162,27 +160,18 @@ def vector_of(reduction: Reduction) -> int:
 
 
 def edge_sizes(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> dict[int, int]:
-    """Sizes at which a kernel must be verified, each with the number of blocks to launch."""
-    few, every = (some(kernel, reduction, ranks) for some in (_edge, _full))
-    return {few: min(FEW, kernel.blocks), every: kernel.blocks}
-
-
-def _edge(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> int:
-    """A size at which each of FEW blocks has several tiles, as in `ranks.cuh`, and the last tile is
-    partial. A kernel of the LL protocol has a thread per element, so no tiles."""
-    tiles = 0 if kernel.mail == "packets" else 2 * FEW
-    loads = 8 // ranks or 1
-    return tiles * loads * kernel.block * vector_of(reduction) + 3 * (tiles > 0)
-
-
-def _full(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> int:
-    """A size for which all blocks are launched; small for the LL protocol, whose thousands of
-    waiting threads are slow on a CPU."""
-    if kernel.mail == "packets":
-        return FEW * kernel.block
-    threads = kernel.blocks * kernel.block
-    packs = threads * ranks // 2 if kernel.mail == "shares" else threads  # half of them add
-    return packs * vector_of(reduction)
+    """Sizes at which a kernel must be verified, each with the number of blocks to launch: one at
+    which each of FEW blocks has several tiles, as in `ranks.cuh`, and the last tile is partial, and
+    one for which all blocks are launched."""
+    few, vector = min(FEW, kernel.blocks), vector_of(reduction)
+    if kernel.mail == "packets":  # a thread per element, so no tiles
+        # thousands of waiting threads are slow on a CPU
+        return {0: few, FEW * kernel.block: kernel.blocks}
+    tiles, loads = 2 * FEW, 8 // ranks or 1
+    packs = kernel.blocks * kernel.block
+    if kernel.mail == "shares":  # half of the blocks add
+        packs = packs * ranks // 2
+    return {tiles * loads * kernel.block * vector + 3: few, packs * vector: kernel.blocks}
 
 
 def slots_bytes(ranks: int, array_bytes: int) -> int:
@@ -195,13 +184,13 @@ def slots_bytes(ranks: int, array_bytes: int) -> int:
 def source(kernel: ExchangeKernel, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
     """The translation unit of a kernel. With `stumble`, the late rank stops for that many clocks
     after each wait."""
-    start = _start(reduction, kernel.block, ranks, stumble)
+    start = _prelude(reduction, kernel.block, ranks, stumble)
     return Source(f'{start}#line 1 "{kernel.path}"\n{kernel.text}', kernel.id, kernel.path)
 
 
 def helper_kernel(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
     """The translation unit of a measuring kernel of the package."""
-    return helper_source(_start(reduction, 32, ranks), file, entry)
+    return helper_source(_prelude(reduction, 32, ranks), file, entry)
 
 
 def helper_source(start: str, file: str, entry: str) -> Source:
@@ -209,8 +198,7 @@ def helper_source(start: str, file: str, entry: str) -> Source:
     return Source(start + device_text(file), entry, _DEVICE / file)
 
 
-def _start(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
-    """The prelude of every kernel."""
+def _prelude(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
     vector = vector_of(reduction)
     words = prelude(reduction, "only", block, vector, vector)
     words += f"[[maybe_unused]] constexpr unsigned MOST_BLOCKS = {MOST_BLOCKS};\n"

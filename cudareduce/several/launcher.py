@@ -8,24 +8,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import BackendSpec, choose_backend, gpu_count
+from cudareduce.backends import BackendSpec, gpu_count
+from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
-from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.machine.host import cpu_count
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.progress import say
 from cudareduce.several.communicator import GAVE_UP, Communicator
-from cudareduce.several.rendezvous import OWN, Placement, connect, find_placement
+from cudareduce.several.names import MOST_RANKS
+from cudareduce.several.rendezvous import OWN, Placement
 from cudareduce.temporary import temporary_folder
 
 #: What a rank runs, before its arguments.
 PROGRAM = (sys.executable, "-m", "cudareduce")
+#: Bytes that each rank needs per element of each rank's input.
+_ELEMENT_BYTES = 8
 #: Exit codes of a rank, of a job that the deadline ended, and of an internal error.
 _OWN_CODES, OUT_OF_TIME, _INTERNAL = (0, 2, 3, 4, 5, 6), 4, 70
 #: Seconds that the others have to end by themselves after one ended with an error, and after rank
@@ -37,85 +39,20 @@ _MOST_LINES = 20
 _SHARED = "Ranks share a GPU, and take turns on it: results are checked, nothing is timed."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranks:
-    """Options of commands that run ranks. `argv` is the command line that each rank runs."""
-
-    ranks: int | None
-    backend: str
-    meet: str | None
-    no_cache: bool
-    quiet: bool
-    argv: tuple[str, ...]
+def most_ranks() -> int:
+    """One rank per GPU up to MOST_RANKS, and at least two."""
+    return min(MOST_RANKS, max(2, gpu_count()))
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One connected rank and its device. It is `timed` if each rank has a GPU of its own."""
-
-    comm: Communicator
-    spec: BackendSpec
-    timed: bool
-    quiet: bool
-
-    @property
-    def first(self) -> bool:
-        """True on the rank that prints and writes."""
-        return self.comm.rank == 0
-
-
-def run_ranks(
-    asked: Ranks, count: Callable[[], int], what: Any, part: Callable[[Member], int]
-) -> int:
-    """Start `count()` ranks, or be one of them and do `part`. Returns the exit code, the same on
-    all ranks. `what` must be equal on all ranks, as JSON. Raises RankLost and UsageError."""
-    placement = find_placement(os.environ)
-    if placement is None:
-        number = count()
-        if number > 1:
-            return start(number, asked.argv)
-        with Communicator(0, 1, []) as alone:
-            return part(_member(asked, what, alone, Placement(OWN.name, 0, 1, 0, "")))
-    if asked.ranks not in (None, placement.size):
-        raise UsageError(
-            f"--ranks {asked.ranks}: {placement.launcher} started {placement.size}; leave --ranks "
-            "out"
+def check_room(n: int, ranks: int) -> None:
+    """Raise EnvironmentProblem if verification of collectives needs more memory than this host
+    has."""
+    too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
+    if too_large:
+        raise EnvironmentProblem(
+            f"--n {n}: {ranks} ranks that each compute what all put in: that {too_large}; give "
+            "fewer elements"
         )
-    with connect(placement, rendezvous_of(placement, asked.meet)) as comm:
-        return int(comm.broadcast(part(_member(asked, what, comm, placement))))
-
-
-def run_on_gpus(
-    count: int, argv: Sequence[str], where: str | None,
-    part: Callable[[Communicator, Placement], int],
-) -> int:  # fmt: skip
-    """The same for `count` ranks that choose their devices themselves."""
-    placement = find_placement(os.environ)
-    if placement is None:
-        return start(count, argv)
-    if count != placement.size:
-        raise UsageError(
-            f"--gpus {count}: {placement.launcher} started {placement.size} ranks; give that"
-        )
-    with connect(placement, rendezvous_of(placement, where)) as comm:
-        return part(comm, placement)
-
-
-def rendezvous_of(placement: Placement, asked: str | None) -> str:
-    """Where the ranks meet: as `asked`, else at a file named after the job."""
-    if asked is not None:
-        return asked
-    return placement.job if placement.launcher == OWN.name else placement.file()
-
-
-def _member(asked: Ranks, what: Any, comm: Communicator, placement: Placement) -> Member:
-    spec, remarks = choose_backend(asked.backend, gpu_of(placement), not asked.no_cache)
-    spec = replace(spec, threads=max(1, cpu_count() // placement.size))
-    require_equal(comm, [what, spec.name])
-    quiet = asked.quiet or comm.rank > 0
-    for remark in remarks:
-        say(remark, quiet)
-    return Member(comm, spec, has_own_gpu(comm, placement, spec, quiet=quiet), quiet)
 
 
 def gpu_of(placement: Placement) -> int:

@@ -1,4 +1,4 @@
-"""Libraries as engines: NCCL, NCCL on symmetric memory, and torch.distributed.
+"""Libraries as engines: NCCL, NCCL on symmetric memory, and torch.distributed, which calls NCCL.
 
 All need a GPU per rank. One that is missing, or does not support the reduction, is skipped on all
 ranks with the same reason.
@@ -7,26 +7,39 @@ ranks with the same reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.peers.contract import AbsentError
+from cudareduce.peers.interop import DeviceArray
 from cudareduce.several.communicator import agree, watchdog
 from cudareduce.several.engines import Stage, StreamEngine
-from cudareduce.several.inputs import output_slice, why_not_divisible
-from cudareduce.several.nccl import NcclCommunicator, communicator, load, symmetric_memory
+from cudareduce.several.inputs import output_slice
+from cudareduce.several.kernels import vector_of
+from cudareduce.several.nccl import (
+    NcclCommunicator,
+    communicator,
+    disable_multicast,
+    load,
+    symmetric_memory,
+)
 from cudareduce.several.windows import Windows
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
 KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
-#: Types that NCCL's symmetric kernels support.
-_SYMMETRIC = ("float32", "float16", "bfloat16")
-#: Types that torch.distributed does not pass to NCCL.
-_NOT_IN_TORCH = ("uint32", "uint64")
-_NO_GPU = "takes a GPU for each rank, and nothing of it is tried here"
+#: Types that NCCL's symmetric kernels support, and those that torch.distributed does not pass to
+#: NCCL.
+_SYMMETRIC, _NOT_IN_TORCH = ("float32", "float16", "bfloat16"), ("uint32", "uint64")
+_TORCH_OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
+#: How long ranks wait for each other in torch, all on this host.
+_TORCH_LIMIT, _LOOPBACK = timedelta(seconds=30), "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +62,18 @@ class Skip:
 
 def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
     """The libraries among these engine names; with several NCCL files one per file, numbered."""
-    found = []
+    wanted = []
     for kind in (kind for kind in KINDS if kind in names):
-        if kind == "torch" or not files:
-            found.append(Wanted(kind, kind))
-            continue
-        numbers = [f":{k}" for k in range(1, len(files) + 1)] if len(files) > 1 else [""]
-        found += [Wanted(kind + number, kind, file)
-                  for number, file in zip(numbers, files, strict=True)]  # fmt: skip
-    return tuple(found)
+        if kind == "torch" or len(files) < 2:
+            wanted.append(Wanted(kind, kind, files[0] if files and kind != "torch" else None))
+        else:
+            wanted += [Wanted(f"{kind}:{k}", kind, file) for k, file in enumerate(files, 1)]
+    return tuple(wanted)
 
 
 @contextmanager
 def library_engines(
-    asked: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
+    wanted: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
 ) -> Iterator[tuple[list[StreamEngine], list[Skip]]]:
     """The available library engines while the block runs, and why others are skipped. All ranks
     call it together. Raises RankLost."""
@@ -70,19 +81,24 @@ def library_engines(
     skips: list[Skip] = []
     with ExitStack() as opened:
         # torch first: it would use a libnccl.so.2 that is already loaded in place of its own
-        for one in sorted(asked, key=lambda one: one.kind != "torch"):
-            unfit = _unfit(one.kind, stage)
-            if backend is None or unfit:
-                skips.append(Skip(one.name, unfit or _NO_GPU, "unfit" if unfit else "machine"))
-                continue
-            try:
-                engines.append(opened.enter_context(_opened(one, stage, backend)))
-            except AbsentError as error:
-                skips.append(Skip(one.name, str(error), "machine"))
+        for library in sorted(wanted, key=lambda library: library.kind != "torch"):
+            unfit = _why_unfit(library.kind, stage)
+            if unfit:
+                skips.append(Skip(library.name, unfit, "unfit"))
+            elif backend is None:
+                no_gpu = "takes a GPU for each rank, and nothing of it is tried here"
+                skips.append(Skip(library.name, no_gpu, "machine"))
+            else:
+                start = {"nccl": nccl_engine, "nccl-symm": symmetric_engine, "torch": torch_engine}
+                try:
+                    engine = start[library.kind](library, stage, backend)
+                    engines.append(opened.enter_context(engine))
+                except AbsentError as error:
+                    skips.append(Skip(library.name, str(error), "machine"))
         yield engines, skips
 
 
-def _unfit(kind: Kind, stage: Stage) -> str | None:
+def _why_unfit(kind: Kind, stage: Stage) -> str | None:
     """Why a library does not support a collective and reduction, or None."""
     op, dtype = stage.reduction.op.name, stage.reduction.dtype.name
     if kind == "torch" and dtype in _NOT_IN_TORCH:
@@ -94,67 +110,171 @@ def _unfit(kind: Kind, stage: Stage) -> str | None:
     return None
 
 
-@contextmanager
-def _opened(one: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[StreamEngine]:
-    """One engine. Raises AbsentError if it is not available."""
-    if one.kind == "torch":
-        from cudareduce.several.torch_engine import torch_engine
+class LibraryEngine(StreamEngine):
+    """A library's collective."""
 
-        with torch_engine(stage, backend) as engine:
-            yield engine
-        return
-    nccl = agree(stage.comm, lambda: load(one.file))
-    if one.kind == "nccl":
-        with communicator(nccl, stage.comm) as member:
-            yield NcclEngine(one.name, stage, backend, member, stage.windows)
-        return
-    why = agree(stage.comm, nccl.why_no_windows)
-    if why:
-        raise AbsentError(why)
-    parts = replace(
-        stage.windows.layout, nbytes=stage.windows.layout.mail
-    )  # without mail and slots
-    with (
-        communicator(nccl, stage.comm) as member,
-        symmetric_memory(member, stage.comm, parts.nbytes) as address,
-    ):
-        rank = stage.comm.rank
-        places = tuple(address if each == rank else 0 for each in range(stage.comm.size))
-        yield NcclEngine(one.name, stage, backend, member, Windows(places, rank, parts))
+    def why_not(self, n: int) -> str | None:
+        stage = self.stage
+        multiple = vector_of(stage.reduction) * stage.comm.size
+        if stage.collective == "reduce-scatter" and n % multiple:
+            return f"it gives all ranks as many elements: give --n a multiple of {multiple}"
+        return None
+
+    def run(self, n: int, call: int, late: int) -> None:
+        with watchdog(f"a call of {self.name}"):
+            self.enqueue(n, call)()
+            self.stage.backend.synchronize()
+
+    def share(self, n: int) -> slice:
+        """This rank's share of the result of reduce-scatter."""
+        stage = self.stage
+        return output_slice(stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, n)
 
 
-class NcclEngine:
+class NcclEngine(LibraryEngine):
     """NCCL's collective, on this rank's window or on symmetric memory."""
-
-    mail = False
 
     def __init__(
         self, name: str, stage: Stage, backend: TimedBackend, member: NcclCommunicator,
         windows: Windows,
     ) -> None:  # fmt: skip
-        self.name, self.windows = name, windows
-        self.version: str | None = member.nccl.version
-        self._stage, self._backend, self._member = stage, backend, member
-
-    def why_not(self, n: int) -> str | None:
-        stage = self._stage
-        return why_not_divisible(stage.collective, stage.reduction, stage.comm.size, n)
+        super().__init__(stage)
+        self.name, self.windows, self.version = name, windows, member.nccl.version
+        self._backend, self._member = backend, member
 
     def enqueue(self, n: int, call: int) -> Launch:
-        stage = self._stage
-        mine = output_slice(
-            stage.collective, stage.reduction, self.windows.rank, stage.comm.size, n
-        )
-        places, scattered = self.windows.layout, stage.collective == "reduce-scatter"
-        at = mine.start * stage.reduction.dtype.size if scattered else 0
+        stage, parts = self.stage, self.windows.layout
+        output, count = parts.output, n
+        if stage.collective == "reduce-scatter":
+            share = self.share(n)
+            output += share.start * stage.reduction.dtype.size
+            count = share.stop - share.start
         return self._member.launch(
-            stage.collective, stage.reduction,
-            self.windows.part(places.input, 0).address,
-            self.windows.part(places.output + at, 0).address,
-            mine.stop - mine.start if scattered else n, self._backend.stream_handle,
+            stage.collective, stage.reduction, self.windows.part(parts.input, 0).address,
+            self.windows.part(output, 0).address, count, self._backend.stream_handle,
         )  # fmt: skip
 
-    def run(self, n: int, call: int, late: int) -> None:
-        with watchdog(f"a call of {self.name}"):
-            self.enqueue(n, call)()
-            self._backend.synchronize()
+
+@contextmanager
+def nccl_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
+    """NCCL while the block runs. Raises RankLost, and AbsentError on all ranks if it is missing."""
+    nccl = agree(stage.comm, lambda: load(library.file))
+    with communicator(nccl, stage.comm) as member:
+        yield NcclEngine(library.name, stage, backend, member, stage.windows)
+
+
+@contextmanager
+def symmetric_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
+    """NCCL on symmetric memory while the block runs. Raises as `nccl_engine` does."""
+    nccl, comm = agree(stage.comm, lambda: load(library.file)), stage.comm
+    why = agree(comm, nccl.why_no_windows)
+    if why:
+        raise AbsentError(why)
+    parts = stage.windows.layout
+    parts = replace(parts, nbytes=parts.mail)  # without mail and slots
+    with communicator(nccl, comm) as member, symmetric_memory(member, comm, parts.nbytes) as own:
+        addresses = tuple(own if rank == comm.rank else 0 for rank in range(comm.size))
+        yield NcclEngine(library.name, stage, backend, member, Windows(addresses, comm.rank, parts))
+
+
+@contextmanager
+def torch_engine(_: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
+    """torch.distributed while the block runs. Raises RankLost, and AbsentError on all ranks if
+    torch is missing on one."""
+    comm = stage.comm
+    version = agree(comm, _torch_version)
+    import torch
+    import torch.distributed as dist
+
+    disable_multicast()
+    torch.cuda.set_device(torch.cuda.current_device())  # the device of the current context
+    torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
+    server = agree(comm, lambda: None if comm.rank else _store(stage, 0))
+    port = comm.broadcast(server.port if server else None)
+    store = agree(comm, lambda: server or _store(stage, port))
+    agree(comm, lambda: _begin_torch(stage, store))
+    yield TorchEngine(stage, version)
+    comm.barrier()  # no rank leaves while another is in a call
+    # an error at the end must not lose the measurements
+    with watchdog("torch.distributed's end"), suppress(RuntimeError):
+        dist.destroy_process_group()
+    comm.barrier()
+
+
+def _torch_version() -> str:
+    """The versions of torch and of its NCCL. Raises AbsentError."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        raise AbsentError("torch is not here: pip install torch") from None
+    if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
+        raise AbsentError(f"torch {torch.__version__} has no NCCL, or sees no GPU")
+    return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
+
+
+def _store(stage: Stage, port: int) -> Any:
+    """The TCPStore: a server on any port on rank 0, a client elsewhere."""
+    from torch.distributed import TCPStore
+
+    server = stage.comm.rank == 0
+    try:
+        return TCPStore(
+            _LOOPBACK, port, stage.comm.size, server, _TORCH_LIMIT, wait_for_workers=False
+        )
+    except RuntimeError as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _begin_torch(stage: Stage, store: Any) -> None:
+    import torch.distributed as dist
+
+    try:
+        dist.init_process_group("nccl", store=store, rank=stage.comm.rank,
+                                world_size=stage.comm.size, timeout=_TORCH_LIMIT)  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return f"torch.distributed says {(str(error).splitlines() or ['nothing'])[0]}"
+
+
+class TorchEngine(LibraryEngine):
+    """torch's collective on tensors that view this rank's window. All-reduce and reduce work in
+    place, as always in torch."""
+
+    name = "torch"
+
+    def __init__(self, stage: Stage, version: str) -> None:
+        super().__init__(stage)
+        self.version = version
+        parts = stage.windows.layout
+        if stage.collective != "reduce-scatter":
+            self.windows = replace(stage.windows, layout=replace(parts, input=parts.output))
+
+    def enqueue(self, n: int, call: int) -> Launch:
+        import torch.distributed as dist
+
+        stage, parts = self.stage, self.windows.layout
+        op = getattr(dist.ReduceOp, _TORCH_OPS[stage.reduction.op.name])
+        array = self._tensor(parts.input, 0, n)
+        if stage.collective == "all-reduce":
+            return partial(dist.all_reduce, array, op=op)
+        if stage.collective == "reduce":
+            return partial(dist.reduce, array, 0, op=op)
+        share = self.share(n)
+        result = self._tensor(parts.output, share.start, share.stop - share.start)
+        return partial(dist.reduce_scatter_tensor, result, array, op=op)
+
+    def _tensor(self, part: int, start: int, count: int) -> Any:
+        """A view of `count` elements of the window. bfloat16 is passed as int16, since the array
+        interface does not know it."""
+        import torch
+
+        dtype = self.stage.reduction.dtype
+        narrow = dtype.name == "bfloat16"
+        address = self.windows.part(part + start * dtype.size, 0).address
+        array = DeviceArray(address, (count,), np.dtype("int16" if narrow else dtype.storage))
+        tensor = torch.as_tensor(array, device="cuda")
+        return tensor.view(torch.bfloat16) if narrow else tensor

@@ -39,9 +39,8 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
 from cudareduce.results.store import to_json
-from cudareduce.several.collectives import COLLECTIVES, OPS
-from cudareduce.several.command import check_room, most_ranks
-from cudareduce.several.launcher import start
+from cudareduce.several.launcher import check_room, most_ranks, start
+from cudareduce.several.names import COLLECTIVES, OPS
 from cudareduce.several.nccl import version_in
 from cudareduce.several.rendezvous import find_placement
 from cudareduce.temporary import temporary_folder

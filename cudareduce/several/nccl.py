@@ -23,8 +23,8 @@ from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.machine.host import packaged
 from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
-from cudareduce.several.collectives import Collective
 from cudareduce.several.communicator import Communicator, agree, watchdog
+from cudareduce.several.names import Collective
 
 #: The library's file name.
 NAME = "libnccl.so.2"

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.several.collectives import MOST_RANKS
 from cudareduce.several.communicator import Communicator, Peer, RankLost, receive, send
+from cudareduce.several.names import MOST_RANKS
 
 #: Seconds until all ranks must have come, and until a connection must have proved its key.
 ARRIVAL_S, _HANDSHAKE_S = 30.0, 2
@@ -111,9 +111,12 @@ def _number(environment: Mapping[str, str], launcher: Launcher, name: str) -> in
     return value
 
 
-def connect(placement: Placement, where: str) -> Communicator:
-    """Connect to the other ranks. `where` is a file that all can read, or tcp://HOST:PORT of rank
-    0. Raises RankLost if one does not come, and UsageError for an unusable `where`."""
+def connect(placement: Placement, where: str | None = None) -> Communicator:
+    """Connect to the other ranks. `where` is a file that all can read, named after the job unless
+    given, or tcp://HOST:PORT of rank 0. Raises RankLost if one does not come, and UsageError for an
+    unusable `where`."""
+    if where is None:
+        where = placement.job if placement.launcher == OWN.name else placement.file()
     address = _address(where)
     if placement.rank:
         peers = [_dial(placement, where, address)]

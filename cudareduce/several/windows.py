@@ -8,13 +8,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from cudareduce.backend import Backend
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.several.communicator import Communicator
 from cudareduce.temporary import temporary_folder
 
@@ -35,7 +36,7 @@ class Layout:
     input: int
     output: int
     mail: int
-    boxes: int
+    slots: int
     nbytes: int
 
 
@@ -45,20 +46,17 @@ def flags_bytes(ranks: int) -> int:
 
 
 def layout(
-    ranks: int, array_bytes: int, mail_bytes: int, boxes_bytes: int = 0, engines: int = 1
+    ranks: int, array_bytes: int, mail_bytes: int, slots_bytes: int = 0, engines: int = 1
 ) -> Layout:
     """The layout for arrays, mail and slots of these sizes, and `engines` sets of flags."""
     output = array_bytes + _ALIGNED  # the rest of a pack and the guard; another guard precedes it
-    flags = engines * flags_bytes(ranks)
-    sizes = (
-        _ALIGNED, _ALIGNED, flags, array_bytes, GUARD_BYTES, output, mail_bytes, boxes_bytes
-    )  # fmt: skip
-    places, at = [], 0
-    for size in sizes:
-        places.append(at)
-        at += -(-size // _ALIGNED) * _ALIGNED
-    _, start, flags, given, _, answers, mail, boxes = places
-    return Layout(start, flags, given, answers, mail, boxes, at)
+    offsets, end = [], 0
+    for size in (_ALIGNED, _ALIGNED, engines * flags_bytes(ranks), array_bytes, GUARD_BYTES, output,
+                 mail_bytes, slots_bytes):  # fmt: skip
+        offsets.append(end)
+        end += -(-size // _ALIGNED) * _ALIGNED
+    _, start, flags, inputs, _, outputs, mail, slots = offsets
+    return Layout(start, flags, inputs, outputs, mail, slots, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +85,34 @@ class Windows:
         `latest` its block that stumbles longest."""
         return (*self.addresses, self.rank, late, latest)
 
-    def part(self, offset: int, nbytes: int, rank: int | None = None) -> Part:
-        """Bytes of this rank's window, or of another rank's."""
-        return Part(self.addresses[self.rank if rank is None else rank] + offset, nbytes)
+    def part(self, offset: int, nbytes: int) -> Part:
+        return Part(self.addresses[self.rank] + offset, nbytes)
 
 
 @contextmanager
-def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
-    """Zeroed windows in files that the processes of one host map. Raises RankLost, and
-    EnvironmentProblem if ranks are on several hosts."""
-    check_host(comm)
+def open_windows(comm: Communicator, backend: Backend, parts: Layout) -> Iterator[Windows]:
+    """Zeroed windows, in memory of the GPUs if the backend has one. Raises RankLost, OutOfMemory,
+    and EnvironmentProblem if ranks are on several hosts or cannot address each other's memory."""
+    hosts = sorted(set(comm.all_gather(socket.gethostname())))
+    if len(hosts) > 1:
+        raise EnvironmentProblem(
+            f"ranks exchange through memory that all can address, and these are on "
+            f"{', '.join(hosts)}: start them on one host"
+        )
+    opened = _device_windows if backend.timed() else _mapped_windows
+    with opened(comm, parts) as windows:
+        yield windows
+
+
+@contextmanager
+def _mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
+    """Windows in files that the processes of one host map."""
     with temporary_folder() as folder:
         own = Path(folder, "window")
         try:
             with own.open("wb") as file:
                 file.truncate(parts.nbytes)
-            maps = [_mapped(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
+            maps = [_map_file(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
             comm.barrier()  # no rank removes a file that another has yet to open
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
@@ -110,46 +120,24 @@ def mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
                 f"there is no room for windows of {parts.nbytes} bytes ({why}): give fewer "
                 "elements with --n"
             ) from None
+        words = [ctypes.c_char.from_buffer(each) for each in maps]
         try:
-            words = [ctypes.c_char.from_buffer(each) for each in maps]
-            addresses = tuple(ctypes.addressof(word) for word in words)
-            yield Windows(addresses, comm.rank, parts)
+            yield Windows(tuple(map(ctypes.addressof, words)), comm.rank, parts)
         finally:
-            words.clear()
+            words.clear()  # a map with a view cannot be closed
             for each in maps:
                 each.close()
 
 
-class PeerMemory(Protocol):
-    """Zeroed memory of this rank's GPU, and memory of other ranks that it has opened."""
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def handle(self) -> bytes:
-        """The handle with which another process opens it."""
-
-    def open(self, handle: bytes) -> int:
-        """The address of another process's memory here. Raises EnvironmentProblem."""
-
-    def give_up(self) -> None:
-        """Close all memory of other processes."""
-
-    def free(self) -> None:
-        """Free this memory, which no other process may have open."""
-
-
-#: Allocates peer memory of this many bytes. Raises OutOfMemory.
-Allocate = Callable[[int], PeerMemory]
+def _map_file(path: Path, nbytes: int) -> mmap.mmap:
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), nbytes)
 
 
 @contextmanager
-def device_windows(comm: Communicator, parts: Layout, allocate: Allocate) -> Iterator[Windows]:
-    """Zeroed windows on each rank's GPU. Raises RankLost, OutOfMemory, and EnvironmentProblem if a
-    GPU cannot address another's memory."""
-    check_host(comm)
-    own = allocate(parts.nbytes)
+def _device_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
+    """Windows on each rank's GPU."""
+    own = IpcMemory(parts.nbytes)
     try:
         handles = comm.all_gather(own.handle.hex())
         addresses = tuple(
@@ -162,18 +150,3 @@ def device_windows(comm: Communicator, parts: Layout, allocate: Allocate) -> Ite
     finally:
         own.give_up()
         own.free()
-
-
-def check_host(comm: Communicator) -> None:
-    """Raise EnvironmentProblem if ranks are on several hosts, and RankLost."""
-    hosts = sorted(set(comm.all_gather(socket.gethostname())))
-    if len(hosts) > 1:
-        raise EnvironmentProblem(
-            f"ranks exchange through memory that all can address, and these are on "
-            f"{', '.join(hosts)}: start them on one host"
-        )
-
-
-def _mapped(path: Path, nbytes: int) -> mmap.mmap:
-    with path.open("r+b") as file:
-        return mmap.mmap(file.fileno(), nbytes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.run import Recorder
+from cudareduce.several.collective import Recorder
 from cudareduce.several.timing import Batch, LinkRates, Measured
 from cudareduce.several.verification import Finding
 from tests.conftest import ROOT
@@ -42,12 +42,12 @@ def collectives() -> Run:
     """An all-reduce by three engines over the bytes of arrays, of which one is wrong at a size."""
     sum_ = reduction_of("sum", "float32")
     recorder, links = Recorder("all-reduce", sum_, 2, "cuda"), LinkRates(337.0, 365.0)
-    records = [recorder.verified(Finding("peer:no_barrier", 40, "it does not wait", None, None, 9))]
+    records = [recorder.verified(Finding("peer:no_barrier", 40, "it does not wait", None, 9))]
     for engine, floor_us, gb_s in (("peer:one_shot", 9.5, 337), ("nccl", 8.9, 322)):
         for n in (2**k for k in range(10, 29, 2)):
             times = [floor_us + 4 * n / gb_s / 1e3 + 0.01 * k for k in range(6)]
             batches = [Batch((us,) * 8, (0.4,) * 8, us - 1.5, 9.7, None) for us in times]
-            finding = Finding(engine, n, None, True, 1, 64)
+            finding = Finding(engine, n, None, 1, 64)
             records.append(recorder.timed(finding, Measured(engine, n, tuple(batches)), links))
     return with_records(replace(load(SWEEP), protocol={"rounds": 6, "timing": "warm"}), records)
 

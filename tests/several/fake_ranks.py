@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.several.rendezvous import find_placement
-from cudareduce.several.run import run_trial
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
 
@@ -52,13 +50,13 @@ def main() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("cudareduce.backends.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.open_cuda", opened)
-    for module in ("check", "command", "launcher"):
+    for module in ("check", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.gpu_count", lambda: told.get("gpus", 2))
     for module in ("check", "launcher"):
         patch.setattr(f"cudareduce.several.{module}.PROGRAM", PROGRAM)
-    patch.setattr("cudareduce.several.command.run_trial", partial(
-        run_trial, allocate=lambda nbytes: FilePeerMemory(nbytes, path.parent)
-    ))  # fmt: skip
+    patch.setattr(
+        "cudareduce.several.windows.IpcMemory", lambda nbytes: FilePeerMemory(nbytes, path.parent)
+    )
     program()
 
 

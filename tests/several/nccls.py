@@ -11,10 +11,11 @@ from pathlib import Path
 
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.several.collectives import Collective
+from cudareduce.several import windows
+from cudareduce.several.collective import CollectiveExperiment, run_collective
 from cudareduce.several.libraries import select_libraries
+from cudareduce.several.names import Collective
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.run import Trial, run_trial
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.several import fake_torch
@@ -65,18 +66,16 @@ def _one(asked: Asked) -> list[Record]:
         fake_torch.install(asked.torch)
     gpu: FakeGpu = StreamGpu(asked.cache, noise=0.0, threads=1)
     here = Placement("cudareduce", asked.rank, asked.ranks, asked.rank, "a job")
+    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
     records: list[Record] = []
     with gpu, connect(here, str(asked.folder / "m")) as met:
         for collective, op, dtype in asked.tried:
-            asks = Trial(
+            asks = CollectiveExperiment(
                 collective=collective, kernels=(), by_host=False,
                 libraries=select_libraries(asked.engines, asked.files), sizes=asked.sizes,
                 timed=True, rounds=asked.rounds,
             )  # fmt: skip
-            found, _ = run_trial(
-                asks, reduction_of(op, dtype), met, gpu, lambda: None,
-                lambda nbytes: FilePeerMemory(nbytes, asked.folder),
-            )  # fmt: skip
+            found, _ = run_collective(asks, reduction_of(op, dtype), met, gpu)
             records += found
     return records
 

@@ -14,9 +14,8 @@ from cudareduce.budget import Deadline
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text
-from cudareduce.several.collectives import Collective
-from cudareduce.several.engines import Code
-from cudareduce.several.run import Recorder, link_notes
+from cudareduce.several.collective import Recorder, link_notes
+from cudareduce.several.names import Collective
 from cudareduce.several.timing import SAMPLES, Batch, LinkRates, Measured
 from cudareduce.several.verification import Finding
 from tests.simulate import H200, rounds
@@ -82,7 +81,7 @@ class Machine:
         self, recorder: Recorder, engine: str, n: int, count: int, links: LinkRates, moved: float
     ) -> Record:
         why = "element 3 is 4.0, not 5.0" if engine in self.wrong else None
-        finding = Finding(engine, n, why, True, 1, 64)
+        finding = Finding(engine, n, why, 1, 64)
         if engine == "host":
             return recorder.on_host(finding, n, 300.0 * float(np.exp(self._rng.normal(0, 0.1))))
         us = (LAUNCH_US + 4 * n / LINK_GB_S / 1e3) * self.slower.get(engine, 1.0) * np.exp(moved)
@@ -91,7 +90,7 @@ class Machine:
             for time in rounds(self._rng, us, count, samples=SAMPLES)
         )
         sha = hashlib.sha256(f"{engine} {self.texts.get(engine, '')}".encode()).hexdigest()
-        return recorder.timed(finding, Measured(engine, n, batches), links, Code(sha, sha))
+        return recorder.timed(finding, Measured(engine, n, batches), links, sha, sha)
 
 
 def made_by(argv: Sequence[str]) -> dict[str, Any]:

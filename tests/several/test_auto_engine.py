@@ -12,9 +12,9 @@ from cudareduce.problem.operators import reduction_of
 from cudareduce.report.collectives import collective_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
+from cudareduce.several.collective import Recorder
 from cudareduce.several.engines import COSTS, fastest_kernel, record_choice
 from cudareduce.several.kernels import kernels_of, load_kernels
-from cudareduce.several.run import Recorder
 from cudareduce.several.verification import Finding
 
 RESULTS = Path(__file__).parents[2] / "results" / "nvidia-h100"
@@ -85,7 +85,7 @@ def test_there_is_always_one() -> None:
 
 def record(engine: str, us: float | None, n: int = 1000, half: float = 0.1) -> Record:
     plain = Recorder("all-reduce", reduction_of("sum", "float32"), 2, "cuda").verified(
-        Finding(engine, n, None, True, 1, 10)
+        Finding(engine, n, None, 1, 10)
     )
     if us is None:
         return plain

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cudareduce.results.store import load
-from cudareduce.several.collectives import COLLECTIVES, Collective
 from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.launcher import _wait
+from cudareduce.several.names import COLLECTIVES, Collective
 from tests.conftest import ROOT, read_result
 from tests.several.conftest import Ranks
 from tests.several.wrong import small, write

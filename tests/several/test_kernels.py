@@ -13,8 +13,8 @@ from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.parsing import NVCC_FLAGS
-from cudareduce.several.collectives import COLLECTIVES
 from cudareduce.several.kernels import ExchangeKernel, load_kernels, source
+from cudareduce.several.names import COLLECTIVES
 
 EXCHANGES = load_kernels()
 NVCC = next(installed("nvcc"), None)

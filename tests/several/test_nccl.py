@@ -14,10 +14,9 @@ from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.report.collectives import collective_sections
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.several.collectives import COLLECTIVES, Collective
-from cudareduce.several.command import CollectiveRequest, libraries_of
-from cudareduce.several.launcher import Ranks
+from cudareduce.several.collective import CollectiveRequest, requested_libraries
 from cudareduce.several.libraries import Wanted
+from cudareduce.several.names import COLLECTIVES, Collective
 from cudareduce.several.nccl import Nccl, load, version_text
 from tests.several.nccls import Asked, compiled, together
 from tests.simulate import H200
@@ -174,25 +173,23 @@ def test_nccl_is_among_the_engines_where_there_are_times(
     def asked(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
         return CollectiveRequest(
             collective="all-reduce", n=(8,), op="sum", dtype=("float32",), engine=engine,
-            nccl=files, rounds=9, folders=(), outputs=Outputs(),
-            among=Ranks(
-                ranks=None, backend="auto", meet=None, no_cache=False, quiet=False, argv=()
-            ),
+            nccl=files, rounds=9, folders=(), outputs=Outputs(), ranks=None, backend="auto",
+            meet=None, no_cache=False, quiet=False, argv=(),
         )  # fmt: skip
 
     found = Wanted("nccl", "nccl")
-    monkeypatch.setattr("cudareduce.several.command.load", lambda path: load(nccl))
-    assert libraries_of(asked(), timed=True) == ((found,), "")
-    assert libraries_of(asked(), timed=False) == ((), "")
-    assert libraries_of(asked("host"), timed=True) == ((), "")
-    assert libraries_of(asked("nccl"), timed=False) == ((found,), "")
-    assert libraries_of(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
+    monkeypatch.setattr("cudareduce.several.collective.load", lambda path: load(nccl))
+    assert requested_libraries(asked(), timed=True) == ((found,), "")
+    assert requested_libraries(asked(), timed=False) == ((), "")
+    assert requested_libraries(asked("host"), timed=True) == ((), "")
+    assert requested_libraries(asked("nccl"), timed=False) == ((found,), "")
+    assert requested_libraries(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
 
     def none(path: Path | None) -> Nccl:
         raise EnvironmentProblem("there is no NCCL here: so install it")
 
-    monkeypatch.setattr("cudareduce.several.command.load", none)
-    assert libraries_of(asked(), timed=True) == (
+    monkeypatch.setattr("cudareduce.several.collective.load", none)
+    assert requested_libraries(asked(), timed=True) == (
         (), "NCCL is not among the engines: there is no NCCL here: so install it."
     )  # fmt: skip
 

@@ -18,13 +18,12 @@ import pytest
 from cudareduce.backend import Launch, Source
 from cudareduce.backends import BackendSpec, gpu_count, open_timed
 from cudareduce.errors import BuildError
-from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.problem.operators import reduction_of
 from cudareduce.several.engines import Stage, kernel_engines
 from cudareduce.several.kernels import load_kernels
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.timing import Batch, Entrant, Stopwatch, align_program, no_check
-from cudareduce.several.windows import device_windows, layout
+from cudareduce.several.timing import Batch, Stopwatch, TimedCall
+from cudareduce.several.windows import layout, open_windows
 
 pytestmark = [
     pytest.mark.gpu,
@@ -64,8 +63,8 @@ class LateStart(Stopwatch):
 
     delay: Launch
 
-    def _start(self, number: int) -> Any:
-        self._align_all(number)
+    def _start(self) -> Any:
+        self._align_all()
         self.delay()
         return self._backend.mark()
 
@@ -82,29 +81,29 @@ def _one(rank: int, folder: Path) -> dict[str, list[Batch]]:
     with (
         open_timed(BackendSpec("cuda", rank, folder / "compiled")) as gpu,
         connect(here, str(folder / "m")) as met,
-        device_windows(met, parts, IpcMemory) as windows,
+        open_windows(met, gpu, parts) as windows,
     ):
         stage = Stage(gpu, met, windows, "all-reduce", reduction_of("sum", "float32"))
         [engine] = kernel_engines(stage, [load_kernels()["all_reduce_one_shot"]])
         [spin] = gpu.build([Source(SPIN, "spin", folder / "spin.cu")])
         assert spin is not None and not isinstance(spin, BuildError)
         delay = gpu.launcher(spin, 1, 1, [CLOCKS]) if rank else nothing
-        late = LateStart(stage, gpu, align_program(stage))
+        calls = count(1)
+        late = LateStart(stage, gpu, calls)
         late.delay = delay
-        watch = Stopwatch(stage, gpu, align_program(stage))
-        exchange = Entrant(partial(engine.enqueue, 1024), Late())
+        watch = Stopwatch(stage, gpu, calls)
+        exchange = TimedCall(partial(engine.enqueue, 1024), Late())
         kinds = {
             "plain": (watch, exchange),
-            "before": (watch, Entrant(partial(engine.enqueue, 1024), Late(delay))),
+            "before": (watch, TimedCall(partial(engine.enqueue, 1024), Late(delay))),
             "behind": (late, exchange),
-            "delay": (watch, Entrant(lambda _: delay, Late(), no_check)),
+            "delay": (watch, TimedCall(lambda _: delay, Late(), collective=False)),
         }
-        calls = count(1)
         engine.run(1024, next(calls), 0)
         found: dict[str, list[Batch]] = {name: [] for name in kinds}
         for _ in range(BATCHES):
             for name, (by, entrant) in kinds.items():
-                found[name].append(by.batch(entrant, calls))
+                found[name].append(by.batch(entrant))
         return found
 
 

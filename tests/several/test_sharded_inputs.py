@@ -9,8 +9,7 @@ import pytest
 
 from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.problem.reference import reference
-from cudareduce.several.inputs import from_storage
-from cudareduce.several.sharded_inputs import OPS, ShardedArray, shard_range
+from cudareduce.several.inputs import SHARDED_OPS, ShardedArray, from_storage, shard_range
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "uint32")
 LENGTHS = ((2, 2), (3, 2), (1000, 3), (4099, 4), (1_100_000, 2))
@@ -31,21 +30,21 @@ def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
     return kind.type(ufunc[reduction.op.name].reduce(wide))
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", SHARDED_OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_answers_are_those_of_numpy(op: str, dtype: str) -> None:
     reduction = reduction_of(op, dtype)
     for n, ranks in LENGTHS:
         for turn in range(3):
             content = ShardedArray(reduction, n, ranks, turn)
-            assert content.answer == numpy_answer(reduction, content), (n, ranks, turn)
+            assert content.result == numpy_answer(reduction, content), (n, ranks, turn)
         if reduction.dtype.kind == "float":
             content = ShardedArray(reduction, n, ranks, 3, nan_of=ranks - 1)
-            right, found = content.answer, numpy_answer(reduction, content)
+            right, found = content.result, numpy_answer(reduction, content)
             assert right == found or (right != right and found != found)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", SHARDED_OPS)
 def test_a_rank_that_is_left_out_shows(op: str) -> None:
     """At one call or another: of a search only where the winner was."""
     reduction = reduction_of(op, "float32")
@@ -59,14 +58,14 @@ def test_a_rank_that_is_left_out_shows(op: str) -> None:
             nothing = {"min": np.inf, "argmin": np.inf, "max": -np.inf, "argmax": -np.inf,
                        "prod": 1.0}.get(op, 0.0)  # fmt: skip
             values[own.start : own.stop] = nothing
-            told += bool(getattr(np, op)(values.astype(np.float64)) != content.answer)
+            told += bool(getattr(np, op)(values.astype(np.float64)) != content.result)
         assert told, missing
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", SHARDED_OPS)
 def test_answers_change_from_call_to_call(op: str) -> None:
     answers = [
-        float(ShardedArray(reduction_of(op, "float32"), 4099, 3, turn).answer) for turn in range(6)
+        float(ShardedArray(reduction_of(op, "float32"), 4099, 3, turn).result) for turn in range(6)
     ]
     assert len(set(answers)) > 1
 
@@ -78,7 +77,7 @@ def test_long_sums_are_exact_in_float32_in_any_order(op: str) -> None:
     for threads in (1 << 10, 1 << 18):
         partials = np.add.reduce(whole.reshape(-1, threads), axis=0, dtype=np.float32)
         total = np.cumsum(partials, dtype=np.float32)[-1]
-        assert total / np.float32(content.n if op == "mean" else 1) == content.answer
+        assert total / np.float32(content.n if op == "mean" else 1) == content.result
 
 
 def test_the_reference_agrees() -> None:
@@ -86,4 +85,4 @@ def test_the_reference_agrees() -> None:
     reduction = reduction_of("sum", "float32")
     content = ShardedArray(reduction, 4099, 3, 1)
     whole = np.concatenate([content.of(rank) for rank in range(3)])
-    assert reference(reduction, whole, 1).expected == content.answer
+    assert reference(reduction, whole, 1).expected == content.result

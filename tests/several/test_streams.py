@@ -12,7 +12,7 @@ import pytest
 
 from cudareduce.bench.stream.measure import Alone
 from cudareduce.results.record import Record
-from cudareduce.several.streams import _with_worst
+from cudareduce.several.sharded_bench import _with_worst
 from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
 from tests.several.conftest import Ranks

@@ -13,9 +13,10 @@ import pytest
 
 from cudareduce.problem.operators import reduction_of
 from cudareduce.results.record import Record
+from cudareduce.several import windows
+from cudareduce.several.collective import CollectiveExperiment, run_collective
 from cudareduce.several.kernels import kernels_of, load_kernels
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.run import Trial, progress_steps, run_trial
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 
@@ -37,16 +38,14 @@ def _one(asked: Asked) -> list[Record]:
     gpu = FakeGpu(asked.folder / "compiled", factors=asked.factors or {}, noise=0.0, threads=1)
     known = kernels_of(load_kernels(asked.kernels), "all-reduce")
     chosen = tuple(k for k in known.values() if k.wrong is None)
-    asks = Trial(collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True,
-                 sizes=SIZES, timed=True, rounds=2)  # fmt: skip
-    steps: list[None] = []
+    asks = CollectiveExperiment(
+        collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True, sizes=SIZES,
+        timed=True, rounds=2,
+    )  # fmt: skip
+    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
     here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
     with gpu, connect(here, str(asked.folder / "m")) as met:
-        records, links = run_trial(
-            asks, reduction_of("sum", "float32"), met, gpu, lambda: steps.append(None),
-            lambda nbytes: FilePeerMemory(nbytes, asked.folder),
-        )  # fmt: skip
-    assert len(steps) == progress_steps(asks)
+        records, links = run_collective(asks, reduction_of("sum", "float32"), met, gpu)
     assert links.write_gb_s is None  # too small to tell
     return records
 

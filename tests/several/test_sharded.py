@@ -17,10 +17,11 @@ from cudareduce.machine.host import installed
 from cudareduce.problem.operators import reduction_of
 from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.results.record import Record
-from cudareduce.several import kernels, sharded_engines
+from cudareduce.several import kernels, sharded, windows
 from cudareduce.several.kernels import device_text
 from cudareduce.several.rendezvous import Placement, connect
-from cudareduce.several.sharded_run import ShardedRecorder, run_sharded
+from cudareduce.several.sharded import run_sharded
+from cudareduce.several.sharded_bench import sharded_records
 from cudareduce.workers import fork_server
 from tests.fake_gpu import FilePeerMemory
 from tests.several.nccls import StreamGpu, compiled
@@ -57,7 +58,8 @@ def _one(asked: Asked) -> list[Record]:
             assert old in found
             return found.replace(old, new)
 
-        vars(sharded_engines)["device_text"] = edited
+        vars(sharded)["device_text"] = edited
+    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
     vars(kernels)["PATIENCE"] = 10**9  # who waits in vain gives up soon
     here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
     case = case_of("reduce_tiles_acq_rel", asked.op)
@@ -68,11 +70,10 @@ def _one(asked: Asked) -> list[Record]:
         connect(here, str(asked.folder / "m")) as met,
     ):
         found = run_sharded(
-            case.reduction, [case], 5000, 2, met, backend, lambda: None, timed=asked.timed,
-            allocate=lambda nbytes: FilePeerMemory(nbytes, asked.folder),
+            case.reduction, [case], 5000, 2, met, backend, timed=asked.timed, quiet=True,
             nccl=asked.nccl or asked.folder / "none.so",
         )  # fmt: skip
-        return ShardedRecorder(5000, 2, backend.name).records(found)
+        return sharded_records(found, 5000, 2, backend.name)
 
 
 def together(folder: Path, **options: object) -> list[Record]:
@@ -172,7 +173,7 @@ def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
 def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
-    wanted = sharded_engines.kernel_sources(case, case.plan(2**20), ranks=4)
+    wanted = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
     assert not wanted.why_not
     file = tmp_path / "k.cu"
     for source in (*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.several.sharded_inputs import OPS
+from cudareduce.several.inputs import SHARDED_OPS
 from tests.conftest import read_result
 from tests.several.conftest import Ranks
 
@@ -55,7 +55,7 @@ def test_all_operators(ranks: Ranks) -> None:
     code, out, err = ranks("bench", "reduce_tiles_acq_rel", "--gpus", 2, "--n", 5, "--op", "all",
                            "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, err
-    assert {row["op"] for row in read_result(out)["records"]} == set(OPS)
+    assert {row["op"] for row in read_result(out)["records"]} == set(SHARDED_OPS)
 
 
 @pytest.mark.long
