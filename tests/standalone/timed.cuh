@@ -46,8 +46,8 @@ template <typename T> __global__ void fill(T *x, long long n)
         unsigned long long h = (k + 1) * 0x9E3779B97F4A7C15ull;
         h = (h ^ (h >> 31)) * 0xBF58476D1CE4E5B9ull;
         int integer = static_cast<int>(h >> 40);
-        x[k] = std::is_floating_point<T>::value ? static_cast<T>(integer * (1.0f / 8388608.0f) - 1.0f)
-                                                : static_cast<T>(integer);
+        x[k] = std::is_integral<T>::value ? static_cast<T>(integer)
+                                          : static_cast<T>(integer * (1.0f / 8388608.0f) - 1.0f);
     }
 }
 
