@@ -7,9 +7,9 @@ bounds or a launch without end is never one: such a program is wrong, and the ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
+from math import gcd, lcm, prod
 from typing import Any
 
 from cudareduce.bench.asked import LESS, most_asked
@@ -38,6 +38,11 @@ _FEWEST = 3
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
 #: Sizes at which a part of a precondition is tried.
 _MOST_TRIED = 10
+#: Rounds in which further sizes are recorded, and sizes of each.
+_ROUNDS, _MOST_SEARCHED = 2, 14
+
+#: A case whose program is recorded with further numbers of elements; None if it cannot be.
+Resized = Callable[[Case, Sequence[int]], Case | None]
 
 
 def _is_bug(reason: str) -> bool:
@@ -55,10 +60,14 @@ def is_undecided(case: Case, verdict: Verdict) -> bool:
     return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
 
 
-def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
+def with_precondition(session: Session, case: Case, resized: Resized) -> tuple[Case | None, str]:
     """The case with the weakest precondition under which it seems right, None if there is none;
     and the cause if it is a bug that shows as soon as everything else is excluded."""
-    every = most_asked(case.reduction, session.settings.nan)
+    every = {
+        name: value
+        for name, value in most_asked(case.reduction, session.settings.nan).items()
+        if _has_cause(case, name)
+    }
     whole = _asking(case, **every)
     outcomes = dict(_outcomes(session, whole))
     failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
@@ -72,6 +81,10 @@ def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
         return None, ""  # no author documents that a block is too large for its input
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
+    if sizes and whole.kernel.scope != "rows":
+        sizes = _searched(session, whole, sizes, good, list(failed), resized)
+        if sizes is None:
+            return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
         sizes["most"] = min(sizes.get("most") or 2**62, most_bounded(case.reduction))
     found = _asking(whole, **sizes)
@@ -81,7 +94,90 @@ def with_precondition(session: Session, case: Case) -> tuple[Case | None, str]:
             if _is_right(session, eased):
                 found = eased
                 break
+    of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
+    if sizes and of_integers and (found.asks.within or found.asks.positive):
+        return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
+
+
+def _has_cause(case: Case, name: str) -> bool:
+    """True if something in the kernel may be the cause of a condition on the elements of a sum of
+    integers: a narrower type, or an unsigned one. Else it would excuse lost bits."""
+    if case.reduction.dtype.kind == "float" or case.reduction.op.name not in ("sum", "mean"):
+        return True
+    narrower = r"\b(?:float|half|__half|char|short|u?int(?:8|16)_t)\d?\b"
+    if case.reduction.dtype.size == 8:
+        narrower += r"|\bu?int(?:32_t)?\b|\bunsigned\b"
+    unsigned = r"\bunsigned|\bu(?:char|short|int|long)|\bsize_t"
+    words = {"within": narrower, "positive": unsigned}
+    code = re.sub(r"#.*|//.*|/\*[\s\S]*?\*/", "", case.kernel.text)
+    return name not in words or re.search(words[name], code) is not None
+
+
+def _searched(
+    session: Session, case: Case, sizes: dict[str, int], good: list[Shape], failed: list[Shape],
+    resized: Resized,
+) -> dict[str, int] | None:  # fmt: skip
+    """The condition on the size after further sizes, which are recorded for it, were tried."""
+    found: dict[str, int] | None = sizes
+    for _ in range(_ROUNDS):
+        known = {n for n, _ in (*good, *failed)}
+        wanted = [n for n in _between(case, found or {}, good, failed) if n not in known]
+        other = resized(case, wanted[:_MOST_SEARCHED]) if wanted else None
+        if other is None or other.kernel.program is None:
+            break
+        shapes = [shape for shape in other.kernel.program.shapes if shape[0] in wanted]
+        tried = dict(_outcomes(session, other, shapes))
+        good = [*good, *(shape for shape, v in tried.items() if v.outcome == "pass")]
+        failed = [*failed, *(shape for shape, v in tried.items() if v.outcome == "fail")]
+        found = _size_condition(good, failed)
+        if not tried or found is None:
+            break
+    if found and "multiple" in found:
+        return found | {"multiple": lcm(found["multiple"], _tile(case))}
+    return found
+
+
+def _tile(case: Case) -> int:
+    """The elements of which a grid has a block for each whole number of them, and none for the
+    rest; 1 if it is not so."""
+    assert case.kernel.program is not None
+    runs = [run for run in case.kernel.program.runs if run.launches]
+    for items in (1, 2, 4, 8, 16, 32):
+        tiles = [prod(run.launches[0].block) * items for run in runs]
+        whole = [(run.n // tile, run.n % tile) for run, tile in zip(runs, tiles, strict=True)]
+        blocks = [prod(run.launches[0].grid) for run in runs]
+        several = [k for k, (count, _) in enumerate(whole) if count]
+        if len({whole[k][0] for k in several}) < _FEWEST or len(set(tiles)) > 1:
+            continue
+        if all(blocks[k] == whole[k][0] for k in several) and any(rest for _, rest in whole):
+            return tiles[0]
+    return 1
+
+
+def _between(
+    case: Case, sizes: dict[str, int], good: list[Shape], failed: list[Shape]
+) -> list[int]:
+    """Sizes that tell a condition from a stronger one: odd multiples of powers of two from its
+    divisor on; around the threads of a launch and around powers of two above its greatest."""
+    assert case.kernel.program is not None
+    divisor, most = sizes.get("multiple", 0), sizes.get("most", 0)
+    wanted: list[int] = []
+    if divisor:
+        wanted += [(divisor << k) * odd for k in range(7) for odd in (5, 7)]
+    if most:
+        above = [n for n, _ in failed if n > most]
+        end = min(above, default=most)
+        tiles = {
+            prod(step.grid) * prod(step.block) * items
+            for run in case.kernel.program.runs for step in run.launches for items in (1, 2, 4, 8)
+        }  # fmt: skip
+        edges = sorted(tiles | {1 << k for k in range(5, 21)})
+        exact = [n for edge in edges if most <= edge < end for n in (edge, edge + 1)]
+        middle = [most + (end - most) * k // 4 for k in (1, 2, 3)]
+        step = divisor or 1
+        wanted += [n // step * step for n in (*exact[:8], *middle) if most < n // step * step < end]
+    return [n for n in dict.fromkeys(wanted) if n <= _SOME_UP_TO]
 
 
 def _asking(case: Case, **parts: Any) -> Case:
@@ -91,12 +187,14 @@ def _asking(case: Case, **parts: Any) -> Case:
     return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
 
 
-def _outcomes(session: Session, case: Case) -> Iterator[tuple[Shape, Verdict]]:
-    """The verdict on each recorded size alone."""
+def _outcomes(
+    session: Session, case: Case, shapes: Sequence[Shape] = ()
+) -> Iterator[tuple[Shape, Verdict]]:
+    """The verdict on each of these recorded sizes alone, of all without any."""
     limits = session.backend.limits()
     sets: dict[Case, list[TestSet]] = {}
     shape_of: dict[Case, Shape] = {}
-    for n, rows in recorded_shapes(case, _ONE_UP_TO):
+    for n, rows in shapes or recorded_shapes(case, _ONE_UP_TO):
         own = replace(case, name=f"{n} x {rows}")
         level: Level = "full" if n * rows <= _EVERY_UP_TO else "some"
         level = level if n * rows <= _SOME_UP_TO else "least"
@@ -138,7 +236,7 @@ def _is_right(session: Session, case: Case) -> bool:
 
 
 def preconditions(
-    session: Session, verdicts: Mapping[Case, Verdict]
+    session: Session, verdicts: Mapping[Case, Verdict], resized: Resized
 ) -> tuple[dict[Case, Case], dict[Case, Verdict]]:
     """External programs that failed, with the precondition under which they seem right; and the
     verdicts of those whose cause was found to be a bug."""
@@ -153,7 +251,7 @@ def preconditions(
     for k, case in enumerate(left):
         verdict = verdicts[case]
         with session.tries.one_of(len(left) - k, deadline) as own:
-            found, cause = with_precondition(session, case)
+            found, cause = with_precondition(session, case, resized)
         if own.passed:
             why = f"cannot be decided in {_FOUND_S:g} s: {verdict.reason}; --n N tries fewer sizes"
             causes[case] = replace(skipped("time", why), effort=verdict.effort)

@@ -163,10 +163,7 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     header is taken for what it looks like, and it is said what that is. A name that is not known,
     or a file that cannot be taken, is a UsageError."""
     selection, asks = request.selection, asked(request.terms, request.problem)
-    guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
-    cache = None if request.machine.no_cache else default_cache()
-    tell, dtypes = partial(say, quiet=quiet), request.problem.dtype or ()
-    take = ExternalFiles(guesses, tell, _shapes(request.problem), cache, dtypes)
+    take = external_files(request, quiet=quiet)
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
         old = choice.kernel
@@ -179,6 +176,15 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
             say(f"{old.path}: {FOLDED}", quiet)
         choices.append(replace(choice, kernel=kernel))
     return choices
+
+
+def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> ExternalFiles:
+    """What makes kernels of the user's files on the terms of a request."""
+    selection = request.selection
+    guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
+    cache = None if request.machine.no_cache else default_cache()
+    tell, dtypes = partial(say, quiet=quiet), request.problem.dtype or ()
+    return ExternalFiles(guesses, tell, _shapes(request.problem), cache, dtypes)
 
 
 def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:

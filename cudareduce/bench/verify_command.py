@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -12,13 +13,14 @@ from cudareduce.bench.command import strict_codes, verdict_codes
 from cudareduce.bench.conditions import conditioned, is_undecided, joined
 from cudareduce.bench.group import Group
 from cudareduce.bench.guesses import settled
-from cudareduce.bench.preconditions import may_have_precondition, preconditions
+from cudareduce.bench.preconditions import Resized, may_have_precondition, preconditions
 from cudareduce.bench.races import with_races
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import (
     Machine,
     VerifyRequest,
     chosen,
+    external_files,
     opened,
     verify_settings,
 )
@@ -28,6 +30,7 @@ from cudareduce.bench.telling import closing_line
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
+from cudareduce.library.reading import read_source
 from cudareduce.library.registry import load_registry
 from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
@@ -162,7 +165,7 @@ def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) 
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
-        recorded, causes = preconditions(session, group.verdicts)
+        recorded, causes = preconditions(session, group.verdicts, _resized(request))
         group = replace(group, verdicts={**group.verdicts, **causes})
         static = {c: v for c, v in group.verdicts.items() if c.kernel.program is None}
         better = recorded | conditioned(session, static, quiet=request.machine.quiet)
@@ -174,6 +177,22 @@ def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) 
     plans = {**group.plans, **again.plans}
     group = replace(group, plans=plans, verdicts=verdicts, interrupted=again.interrupted)
     return _Answers(tuple(better.get(case, case) for case in answers.cases), group)
+
+
+def _resized(request: VerifyRequest) -> Resized:
+    """What records the program of a case with further numbers of elements."""
+
+    def again(case: Case, sizes: Sequence[int]) -> Case | None:
+        take = replace(external_files(request, quiet=True), sizes=sizes, shapes=())
+        path, old = case.kernel.path, case.kernel.program
+        with suppress(UsageError, OSError):
+            for kernel in take(path, read_source(path)):
+                new = kernel.program
+                if new and old and kernel.id == case.kernel.id and new.kernels == old.kernels:
+                    return replace(case, kernel=replace(case.kernel, program=new, text=kernel.text))
+        return None
+
+    return again
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
@@ -29,8 +29,12 @@ SIZES = (
 _COMPILED = (1000, 4096, 1025, 256, 65537)
 #: Assignments of roles that are tried for one program.
 _MOST_ROLES = 8
+#: Assignments that are looked at, and fewer than these are all tried.
+_MOST_ASSIGNMENTS, _FEW_ROLES = 24, 4
 #: The largest number that elements are compared with.
 _COMPARED = 100
+#: Bytes of an element in shared memory.
+_WORD = 4
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -57,7 +61,7 @@ def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool 
     `nearest`, taken for a wrong one of the nearest kind."""
     kernels: list[Kernel] = []
     refused: list[str] = []
-    programs = list(_sized(recordings))
+    programs = list(_sized([recordings[0], *filter(_has_room(recordings[0]), recordings[1:])]))
     path = recordings[0].path
     with Trials(path, cache) as trials:
         for sized in programs:
@@ -76,6 +80,19 @@ def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool 
                 kernel = replace(kernel, id=f"{kernel.id}#{len(kernels) + 1}")
             kernels.append(kernel)
     return Adopted(tuple(kernels), tuple(refused))
+
+
+def _has_room(own: Recording) -> Callable[[Recording], bool]:
+    """What leaves out recordings of a main() whose launches get less than a word of dynamic shared
+    memory per thread, where they get more at the size in the file: such a main() takes the memory
+    from its number of elements, and never runs with fewer."""
+
+    def least(recording: Recording) -> float:
+        launches = [step for step in recording.steps if isinstance(step, Launch) and step.shared]
+        return min((one.shared / prod(one.block) for one in launches), default=_WORD)
+
+    asked = own.entry.partition(" ")[0] == "main" and least(own) >= _WORD
+    return lambda recording: not asked or least(recording) >= _WORD
 
 
 def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
@@ -100,7 +117,7 @@ def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
-    for roles in islice(possible_roles(reference), _MOST_ROLES):
+    for roles in _likely_roles(sized, reference, trials, texts):
         unknown = has_caller(reference, roles) and roles.result != roles.input
         for initial in INITIAL if unknown else ("",):
             attempt = _attempt(sized, roles, initial, trials, texts)
@@ -129,6 +146,24 @@ def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
         f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
         "operator that is known (--op, --map or --op-expr name one)"
     )
+
+
+def _likely_roles(
+    sized: _Sized, reference: Segment, trials: Trials, texts: dict[int, str]
+) -> Sequence[Roles]:
+    """Assignments of roles to try: of those that the recording allows first the ones in which the
+    result is what a run writes, and none whose second input it writes."""
+    found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
+    if len(found) < _FEW_ROLES:
+        return found
+    attempt = _attempt(sized, replace(found[0], other=None, other_bytes=0), "", trials, texts)
+    untouched = attempt.identification.untouched() if attempt is not None else set()
+    if not untouched:
+        return found[:_MOST_ROLES]
+    kept = {int(name[1:]) for name in untouched if name[1:].isdigit()}
+    kept |= {found[0].input} if "in" in untouched else set()
+    left = [roles for roles in found if roles.other is None or roles.other in kept]
+    return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
 
 
 @dataclass(frozen=True, slots=True)

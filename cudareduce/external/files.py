@@ -42,6 +42,7 @@ class ExternalFiles:
     shapes: Sequence[tuple[int, int]] = ()
     cache: Path | None = None
     dtypes: Sequence[str] = ()  # requested: of a template the static reading makes instances
+    sizes: Sequence[int] = SIZES  # at which what the host code launches is recorded
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
@@ -91,7 +92,7 @@ class ExternalFiles:
         """The recordings at other sizes; none if n cannot be varied."""
         with suppress(UsageError):
             found = record_sizes(
-                path, sorted({*SIZES, *(n * rows for n, rows in self.shapes)}),
+                path, sorted({*self.sizes, *(n * rows for n, rows in self.shapes)}),
                 entry=re.split(r"[^\w:]", recording.entry)[0], include=self.says.headers,
                 define=[f"{k}={v}" for k, v in self.says.defined], cache=self.cache,
             )  # fmt: skip
@@ -132,7 +133,7 @@ class ExternalFiles:
         return self._at_all_sizes(kernel, chosen) if chosen is not None else None
 
     def _at_all_sizes(self, kernel: BareKernel, guess: Guess) -> Kernel | None:
-        shapes = dict.fromkeys((*shapes_of(guess, SIZES), *self.shapes))
+        shapes = dict.fromkeys((*shapes_of(guess, self.sizes), *self.shapes))
         made = list(kernel.record(guess, tuple(shapes), self.says, self.cache))
         return next(iter(adopt(made, self.cache).kernels), None) if made else None
 

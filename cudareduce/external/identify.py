@@ -24,6 +24,8 @@ _SIZES = 3
 _LARGE = 2**16
 #: A sum may count an element so often, of a wrong program: what scales more is another function.
 _MOST_COUNTED = 4
+#: The largest element of 16 bits that tells an extreme: most others are told apart, too.
+_MOST_SPREAD = 2.0**11
 
 #: Inputs of each size; the first ones are needed, the last shows what an extreme begins at.
 _KINDS, _NEEDED = ("signed", "positive", "ones", "negative"), 3
@@ -198,6 +200,24 @@ class Identification:
             found.append(_Observed(_wide(a, self._dtype), second, results))
         return [replace(one, results=one.results[: self.counts[run]]) for one in found]
 
+    def untouched(self) -> set[str]:
+        """The buffers that a small run leaves as they were; none where it faults."""
+        runs = [run for run in self._chosen() if self._sizes[run][0] >= _FEWEST]
+        found: set[str] = set()
+        for byte in (0xFF, 0x01) if runs else ():
+            a, b = self._inputs(runs[0], "positive")
+            inputs = {"in": a} if b is None else {"in": a, "other": b}
+            answer = self._trials.run(self._program, runs[0], inputs, byte=byte)
+            if isinstance(answer, Fault):
+                return set()
+            before = {name: x.tobytes() for name, x in inputs.items()}
+            same = {
+                name for name, held in answer.items()
+                if held == before.get(name, bytes([byte]) * len(held))
+            }  # fmt: skip
+            found = found & same if byte == 0x01 else same
+        return found
+
     def count(self, run: Run) -> int | None:
         """How many results a run writes; None where it faults."""
         written = self._written(run, *self._inputs(run, "positive"))
@@ -212,7 +232,7 @@ class Identification:
                 x = np.ones(n)
                 x[rng.permutation(n)[:6]] = 2
             else:
-                top = 1000 if self._dtype.size > 2 else 100
+                top = 1000 if self._dtype.size > 2 else 100 if other is None else 30
                 low = 1 if kind == "positive" or self._dtype.kind == "uint" else -top
                 x = rng.integers(low, -2 if kind == "negative" else top, n).astype(float)
                 if kind == "signed" and n > 3:  # extremes that are there once, and a 0
@@ -335,7 +355,8 @@ class Identification:
         n, other = self._sizes[run]
         rng = np.random.default_rng(n)
         if self._dtype.kind == "float":
-            spread = stored(rng.permutation(n) + 1 + rng.random(n), self._dtype)
+            scale = min(1.0, _MOST_SPREAD / n) if self._dtype.size == 2 else 1.0
+            spread = stored(scale * (rng.permutation(n) + 1 + rng.random(n)), self._dtype)
         else:
             top = min(2**20, 2 ** (8 * self._dtype.size - 1) - 1)
             spread = stored(rng.integers(1, top, n).astype(float), self._dtype)
@@ -366,7 +387,7 @@ class Identification:
             count = len(results)
         first, second, both, twice = totals
         few = 2 * count <= both <= _MOST_COUNTED * n
-        whole = all(total == round(total) for total in totals)
+        whole = all(np.isfinite(total) and total == round(total) for total in totals)
         return few and whole and both == first + second and twice == 2 * first
 
     def _identity(self, candidate: Candidate, layout: Layout, one_row: bool) -> Identity:
@@ -428,8 +449,8 @@ def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, boo
                     yield layout, True
             else:
                 yield layout, False
-    if 1 < k < count and candidate.op in ("sum", "max", "min", "prod"):
-        yield "partials", False
+    if k < count and candidate.op in ("sum", "max", "min", "prod"):
+        yield "partials", False  # one block's, too
 
 
 def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Array | None]:

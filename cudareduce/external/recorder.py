@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,7 +25,7 @@ from cudareduce.budget import Deadline
 from cudareduce.emulator.cache import Cache
 from cudareduce.errors import UsageError
 from cudareduce.external.build import Executable, RecordingError, build
-from cudareduce.external.recording import Launch, Recording
+from cudareduce.external.recording import Launch, Recording, Scalar
 from cudareduce.external.rewrite import HostFunction
 from cudareduce.external.sizes import Constant, Scale, constants, largest_buffer, scale_of
 from cudareduce.external.trace import Trace, parse_trace
@@ -44,6 +44,8 @@ _GUESSED_INPUT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("1", "1", "1"), ""),
 )
 _OUTPUT_LINES = 20
+#: Whole-number parameters of a host function that are looked at one by one.
+_MOST_PROBED = 4
 _POLL_S = 0.02
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -279,14 +281,39 @@ class _Recorder:
         """The first call that launches, or why the function launches nothing."""
         function, failure = executable.called[number], ""
         described = run_host(executable.path, [str(number)], self.limits).trace.parameters
+        only_launch = self.of_the_launch(executable, number, described)
         for size in sizes:
-            for values in argument_choices(described, size):
+            for values in argument_choices(described, size, only_launch):
                 run = run_host(executable.path, [str(number), *values], self.limits)
                 if _launches(run) and not run.trace.refused:
                     words = _call_in_words(function, described, values)
                     return self.recording(run, words, size)
                 failure = failure or _no_launch(self.path.name, f"{function.name}()", run)
         return failure
+
+    def of_the_launch(
+        self, executable: Executable, number: int, described: Sequence[tuple[str, str]]
+    ) -> set[str]:
+        """Whole numbers of a host function that set the threads of its blocks and that no kernel
+        gets."""
+        integers = [k for k, (_, kind) in enumerate(described) if kind == "i"]
+        if not 1 < len(integers) <= _MOST_PROBED:
+            return set()
+        found = set()
+        base = ["4096" if kind in "pci" else "1" if kind == "f" else "0" for _, kind in described]
+        for k in integers:
+            threads = []
+            for value in ("128", "256"):
+                values = [*base[:k], value, *base[k + 1 :]]
+                run = run_host(executable.path, [str(number), *values], self.limits)
+                made = [step for step in run.trace.steps if isinstance(step, Launch)]
+                given = {a.value for one in made for a in one.arguments if isinstance(a, Scalar)}
+                if not made or run.trace.refused or int(value) in given:
+                    break
+                threads.append(prod(made[0].block))
+            if len(set(threads)) > 1:
+                found.add(described[k][0])
+        return found if len(found) < len(integers) else set()
 
     def function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
@@ -453,20 +480,30 @@ def _call_in_words(
 _THREADS = re.compile(r"(?i)thread|block_?(?:size|dim)|tpb|^bs$|^block_?x?$|^local")
 _BLOCKS = re.compile(r"(?i)block|grid")
 _ONE = re.compile(r"(?i)iter|repeat|times|loop|warm|runs|trials|stride|inc[xy]?$|radius|step")
+_SOUGHT = re.compile(r"(?i)^(?:wanted|target|needle|key|threshold|sought)$|^(?:search|look)_?")
+_MOST_THREADS = 1024
 _ZERO = re.compile(
     r"(?i)^dev|device|gpu|rank|axis|kernel|which|mode|^op|type|verbos|flag|seed|debug"
 )
 
 
-def argument_choices(parameters: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
+def argument_choices(
+    parameters: Sequence[tuple[str, str]], size: int, launches: Collection[str] = ()
+) -> list[list[str]]:
     """Values for a host function's parameters, the most likely ones first: `size` elements behind
-    each pointer, and integers that agree with it."""
+    each pointer, and integers that agree with it. Those named in `launches` only set the launch."""
     choices: list[list[str]] = []
     counts = [
         name
         for name, kind in parameters
-        if kind == "i" and not any(p.search(name) for p in (_THREADS, _BLOCKS, _ONE, _ZERO))
+        if kind == "i"
+        and name not in launches
+        and not any(p.search(name) for p in (_THREADS, _BLOCKS, _ONE, _ZERO, _SOUGHT))
     ]
+    threads = [name for name, kind in parameters if kind == "i" and _THREADS.search(name)]
+    one_block = not counts and len(threads) == 1
+    if one_block:  # as many elements as threads
+        size = 1 << (min(size, _MOST_THREADS).bit_length() - 1)
     for dims in _dimensions(len(counts), size):
         elements, left, values = prod(dims) if dims else size, list(dims), []
         for name, kind in parameters:
@@ -474,8 +511,10 @@ def argument_choices(parameters: Sequence[tuple[str, str]], size: int) -> list[l
                 values.append(str(max(elements, size)))
             elif kind == "i" and name in counts:
                 values.append(str(left.pop(0)))
+            elif kind == "i" and one_block and name in threads:
+                values.append(str(size))
             elif kind == "i":
-                values.append(str(_launch_value(name, elements)))
+                values.append("256" if name in launches else str(_launch_value(name, elements)))
             else:
                 values.append("1" if kind == "f" else "0")
         choices.append(values)
@@ -487,6 +526,8 @@ def _launch_value(name: str, elements: int) -> int:
         return 256
     if _BLOCKS.search(name):
         return max(1, -(-elements // 256))
+    if _SOUGHT.search(name):
+        return 3
     return 1 if _ONE.search(name) else 0
 
 

@@ -53,6 +53,10 @@ def element_type(cpp: str) -> str | None:
     return _PACKED.get(name) or _TYPES.get(name)
 
 
+#: Further buffers that are tried as the second input.
+_MOST_UNSURE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One program of a recording: its steps up to the last launch, and what the host reads then."""
@@ -264,6 +268,11 @@ def possible_roles(segment: Segment) -> Iterator[Roles]:
             if dtype is None or not nbytes:
                 continue
             others = [o for o in inputs if o != given and _may_be_second(own, given, o)]
+            unsure = [
+                o
+                for o in inputs
+                if o not in (given, *others) and _may_be_second(own, given, o, may_be_written=True)
+            ]
             for result, at, size in _results(own, given):
                 cpp, _width = own.elements(result)
                 stores = element_type(cpp)
@@ -278,6 +287,10 @@ def possible_roles(segment: Segment) -> Iterator[Roles]:
                     more = _extent(own, second)[1]
                     yield replace(roles, other=second, other_bytes=more)
                 yield roles
+                for second in (o for o in unsure[:_MOST_UNSURE] if o != result):
+                    more = _extent(own, second)[1]
+                    if more == nbytes:
+                        yield replace(roles, other=second, other_bytes=more)
 
 
 def _scalar_size(dtype: str) -> int:
@@ -350,9 +363,11 @@ def _used(segment: Segment, number: int) -> int:
     return max(fitting, default=capacity) * width
 
 
-def _may_be_second(segment: Segment, given: int, other: int) -> bool:
-    """True if a buffer may be a second input: of the same type, written by no kernel, not a single
-    value."""
+def _may_be_second(
+    segment: Segment, given: int, other: int, *, may_be_written: bool = False
+) -> bool:
+    """True if a buffer may be a second input: of the same type, not a single value, and written by
+    no kernel as its parameters say; `may_be_written` leaves that open."""
     size = segment.elements(other)[1]
     same = segment.elements(other) == segment.elements(given)
     const = all(read_only for p, read_only in segment.pointers() if p.buffer == other)
@@ -360,7 +375,9 @@ def _may_be_second(segment: Segment, given: int, other: int) -> bool:
     named = segment.buffer(other).parameter is not None
     read = {r.buffer for r in segment.reads}
     many = _extent(segment, other)[1] > size
-    return same and many and other not in read and (const or (copied and not named))
+    return (
+        same and many and other not in read and (may_be_written or const or (copied and not named))
+    )
 
 
 def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:

@@ -26,6 +26,8 @@ from cudareduce.problem.inputs import Array
 
 #: Seconds that one run may take, and compiling before the first.
 _RUN_S, _BUILD_S = 5.0, 60.0
+#: After so many runs without end no other of the file is tried.
+_MOST_HUNG = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Trials:
 
     def __init__(self, path: Path, cache: Path | None) -> None:
         self._path, self._cache = path, cache
+        self._hung = 0
         self._pid, self._pipe, self._log = 0, None, ""  # type: tuple[int, Connection | None, str]
 
     def run(
@@ -57,6 +60,8 @@ class Trials:
     ) -> Mapping[str, bytes] | Fault:  # fmt: skip
         """What the `wanted` buffers, without any all, hold after a run from memory full of `byte`.
         Raises BuildError and EnvironmentProblem."""
+        if self._hung >= _MOST_HUNG:
+            return Fault(f"no end after {_RUN_S:g} s")
         if self._pipe is None:
             self._start()
         pipe = self._pipe
@@ -68,6 +73,7 @@ class Trials:
             for seconds in (_BUILD_S, _RUN_S):
                 if not pipe.poll(seconds):
                     self.close()
+                    self._hung += 1
                     return Fault(f"no end after {seconds:g} s")
                 answer = pipe.recv()
                 if answer is not None:

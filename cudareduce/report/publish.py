@@ -113,8 +113,9 @@ def publish(
         sys.stdout.write(makers[outputs.piped]())
     elif outputs.style == "table":
         print_sections(sections)
-        print(*commands, sep="\n", end="\n" * bool(commands))
+        print(*commands, sep="\n", end="\n" * bool(commands), flush=True)
         return
     else:
         sys.stdout.write({**makers, **(printed or {})}[outputs.style]())
+    sys.stdout.flush()
     print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)

@@ -1,4 +1,4 @@
-// expected: refused  shape: a block of two dimensions, half a warp for each row of it
+// expected: right  shape: a block of two dimensions, half a warp for each row of it
 __global__ void row_sum(const float *in, float *out, int rows, int cols)
 {
     int row = blockIdx.x * blockDim.y + threadIdx.y;
