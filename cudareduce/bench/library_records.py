@@ -27,10 +27,10 @@ from cudareduce.peers.job import (
     Job,
     LibraryResult,
     Outcome,
-    case_of,
     kernel_name,
     keyed,
-    plan_of,
+    library_case,
+    library_plan,
 )
 from cudareduce.peers.timing import plans_of
 from cudareduce.results.record import Record
@@ -85,7 +85,7 @@ class LibraryRecords:
     def _laid_out(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
         reduction = self.job.reduction
         found = {
-            case_of(peer, reduction): one for peer in self.peers
+            library_case(peer.name, reduction): one for peer in self.peers
             # one that has taken its process down was not told by layouts
             if (one := outcome.peers.get(keyed(peer.name, number), outcome.peers.get(peer.name)))
         }  # fmt: skip
@@ -114,7 +114,9 @@ class LibraryRecords:
     ) -> Group:
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
-        places = {keyed(p.name, number): case_of(p, self.job.reduction) for p in self.peers}
+        places = {
+            keyed(p.name, number): library_case(p.name, self.job.reduction) for p in self.peers
+        }
         cases = self.job.cases(number)
         places |= {
             keyed(kernel_name(plan), number): case
@@ -140,7 +142,7 @@ class LibraryRecords:
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
             joules={places[name]: took for name, took in counted.items() if name in places},
-            plans={**{case: plan_of(case, problem) for case in found}, **ours},
+            plans={**{case: library_plan(case.kernel.title, problem) for case in found}, **ours},
         )  # fmt: skip
 
     def _compared(self, group: Group) -> Recorder:

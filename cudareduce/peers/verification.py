@@ -9,23 +9,9 @@ from cudareduce.backend import TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Problem
+from cudareduce.peers.calls import Memory, Reporter, Runtimes, absent, memory, verdict_on
 from cudareduce.peers.contract import Library
-from cudareduce.peers.job import (
-    CUT,
-    PLAIN,
-    UNVERIFIED,
-    Bound,
-    Job,
-    Layout,
-    LibraryResult,
-    Memory,
-    Reporter,
-    Runtimes,
-    absent,
-    memory,
-    plan_for,
-    verdict_on,
-)
+from cudareduce.peers.job import CUT, PLAIN, UNVERIFIED, Job, Layout, LibraryResult, library_plan
 from cudareduce.problem.nets import patterns_for
 from cudareduce.problem.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
@@ -51,46 +37,31 @@ _LONGEST_VERSION = 40
 _POISONS = (0xFF, 0x01)
 
 
-@dataclass(frozen=True, slots=True)
-class _DeviceInput:
-    """An input on the device, its variant with another chunk, and the reference result."""
-
-    input: Input
-    timed: TimedInput
-    ref: Reference
-
-
 def import_libraries(
-    peers: Sequence[Library], problem: Problem, reporter: Reporter, runtimes: Runtimes,
+    libraries: Sequence[Library], problem: Problem, reporter: Reporter, runtimes: Runtimes,
     deadline: Deadline | None = None,
 ) -> dict[str, LibraryResult]:  # fmt: skip
     """Import every library: a verdict on each that is not installed, does not support the problem,
     or is left when the deadline has passed."""
-    found = {}
-    for peer in peers:
-        reporter.at(peer.name, "imports")
-        reason = peer.why_not(problem)
+    results = {}
+    for library in libraries:
+        reporter.at(library.name, "imports")
+        reason = library.why_not(problem)
         if reason:
-            found[peer.name] = LibraryResult(verdict=skipped("unfit", reason))
+            results[library.name] = LibraryResult(verdict=skipped("unfit", reason))
             continue
-        called = peer.called(problem)
+        result = LibraryResult(verdict=RIGHT, called=library.called(problem))
         if deadline is not None and deadline.passed:
-            found[peer.name] = LibraryResult(verdict=skipped("time", CUT), called=called)
+            results[library.name] = replace(result, verdict=skipped("time", CUT))
             continue
         try:
-            found[peer.name] = LibraryResult(
-                verdict=RIGHT, called=called, version=_short_version(peer.load())
-            )
+            version = " ".join(str(library.load() or "").split())[:_LONGEST_VERSION]
+            results[library.name] = replace(result, version=version or None)
         except Exception as error:
-            found[peer.name] = LibraryResult(verdict=absent(peer, error), called=called)
-        runtimes.after(peer)
+            results[library.name] = replace(result, verdict=absent(library, error))
+        runtimes.after(library)
     reporter.at("")
-    return found
-
-
-def _short_version(version: str | None) -> str | None:
-    """The version, shortened to fit a line."""
-    return version and " ".join(str(version).split())[:_LONGEST_VERSION]
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,91 +79,100 @@ class Verification:
     def results(self, layout: Layout = PLAIN) -> dict[str, LibraryResult]:
         """A verdict on every library of the job with inputs in this layout. Raises BrokenError, and
         OutOfMemory if an input does not fit."""
-        job = self.job
-        peers = {peer.name: peer for peer in job.libraries()}
-        found = import_libraries(
-            list(peers.values()),
-            job.problem_of(layout),
-            self.reporter,
-            self.runtimes,
-            self.deadline,
-        )
-        for name, peer in peers.items():
-            reason = peer.why_not_from(layout.offset * job.reduction.dtype.size)
-            if reason and found[name].verdict.outcome == "pass":
-                found[name] = replace(found[name], verdict=skipped("unfit", reason))
+        job, problem = self.job, self.job.problem_of(layout)
+        libraries = job.libraries()
+        results = import_libraries(libraries, problem, self.reporter, self.runtimes, self.deadline)
+
+        def set_verdict(library: Library, verdict: Verdict) -> None:
+            results[library.name] = replace(results[library.name], verdict=verdict)
+
+        def right() -> list[Library]:
+            return [lib for lib in libraries if results[lib.name].verdict.outcome == "pass"]
+
+        for library in right():
+            reason = library.why_not_from(layout.offset * job.reduction.dtype.size)
+            if reason:
+                set_verdict(library, skipped("unfit", reason))
         decided: set[tuple[str, Shape]] = set()
         shapes = [layout.shape(shape) for shape in job.shapes]
         for shape in dict.fromkeys(shapes):
             for pattern in _patterns(job, shape):
-                left = [p for p in peers.values() if found[p.name].verdict.outcome == "pass"]
                 given = Input(pattern, *shape, job.seed, layout.offset)
-                for name, verdict in self._on(left, given).items():
+                for library, verdict in self._verify(right(), given):
                     if verdict is not None:
-                        decided.add((name, shape))
-                        both = worse(found[name].verdict, verdict)
-                        found[name] = replace(found[name], verdict=both)
-        for name, one in found.items():
-            taken = [s for s in shapes[-job.asked :] if not peers[name].why_not(job.problem_at(s))]
-            open_ = [shape for shape in taken if (name, shape) not in decided]
-            if one.verdict.outcome == "pass" and open_:
-                found[name] = replace(one, verdict=not_decided(open_[0][0]))
-        return found
+                        decided.add((library.name, shape))
+                        set_verdict(library, worse(results[library.name].verdict, verdict))
+        for library in right():
+            for shape in shapes[-job.asked :]:
+                is_open = (library.name, shape) not in decided
+                if is_open and not library.why_not(Problem(job.reduction, *shape)):
+                    set_verdict(library, not_decided(shape[0]))
+                    break
+        return results
 
-    def _on(self, peers: Sequence[Library], one: Input) -> dict[str, Verdict | None]:
+    def _verify(
+        self, libraries: Sequence[Library], given: Input
+    ) -> list[tuple[Library, Verdict | None]]:
         """Verdicts on one input of the libraries that support its shape; None if undecided."""
         reduction, backend = self.job.reduction, self.backend
-        problem = self.job.problem_at((one.n, one.rows))
-        taking = [peer for peer in peers if peer.why_not(problem) is None]
+        problem = Problem(reduction, given.n, given.rows)
+        taking = [library for library in libraries if library.why_not(problem) is None]
         if not taking or self.deadline.passed:
-            return {peer.name: skipped("time", UNVERIFIED) for peer in taking}
-        (elements, *_), ref = self.inputs.of(one, reduction)
+            return [(library, skipped("time", UNVERIFIED)) for library in taking]
+        (elements, *_), ref = self.inputs.of(given, reduction)
         data = TimedData(
-            one.pattern, reduction, one.n, one.rows, one.seed,
-            [plan_for(peer.name, problem) for peer in taking], elements,
+            given.pattern, reduction, given.n, given.rows, given.seed,
+            [library_plan(library.name, problem) for library in taking], elements,
         )  # fmt: skip
-        timed = TimedInput(backend, self.timer, data, one.offset * reduction.dtype.size)
-        verdicts: dict[str, Verdict | None] = {}
+        timed = TimedInput(backend, self.timer, data, given.offset * reduction.dtype.size)
+        verdicts: list[tuple[Library, Verdict | None]] = []
         try:
-            for peer in taking:
+            for library in taking:
                 if self.deadline.passed:
-                    verdicts[peer.name] = skipped("time", UNVERIFIED)
+                    verdicts.append((library, skipped("time", UNVERIFIED)))
                     continue
-                self.reporter.at(peer.name, "prepares")
                 with memory(backend) as held:
-                    verdict = self._verdict(peer, problem, _DeviceInput(one, timed, ref), held)
+                    verdict = self._verdict(library, problem, given, timed, ref, held)
                 if not timed.restored():
-                    verdict = Verdict("fail", f"{one}: {WROTE_INPUT}")
-                verdicts[peer.name] = verdict
+                    verdict = Verdict("fail", f"{given}: {WROTE_INPUT}")
+                verdicts.append((library, verdict))
         finally:
             timed.release()
             self.timer.release()
         return verdicts
 
     def _verdict(
-        self, peer: Library, problem: Problem, given: _DeviceInput, held: Memory
-    ) -> Verdict | None:
+        self, library: Library, problem: Problem, given: Input, timed: TimedInput, ref: Reference,
+        held: Memory,
+    ) -> Verdict | None:  # fmt: skip
         """The verdict on one library, from memory with different old content. Its first call has
         the variant of the input, so that a cached result is detected."""
         verdict: Verdict | None = None
-        data, buffer = given.timed.data.elements, given.timed.buffer
+        self.reporter.at(library.name, "prepares")
         try:
-            bound = held.bind(peer, problem, data, buffer, self.job.folder)
-            given.timed.turn_to(1)
-            bound.run()  # it may compile at its first call
-            bound.answers()
-            given.timed.turn_to(0)
-            self.reporter.at(peer.name)
+            elements, buffer = timed.data.elements, timed.buffer
+            call = held.prepare(library, problem, elements, buffer, self.job.folder)
+            timed.turn_to(1)
+            call.run()  # it may compile at its first call
+            call.answers()
+            timed.turn_to(0)
+            self.reporter.at(library.name)
             for poison in _POISONS:
-                new = _run_once(bound, given, poison)
-                if new is not None:
-                    verdict = worse(verdict or RIGHT, new)
+                call.poison(poison)
+                call.run()
+                found = judge(call.plan, call.answers(), ref, given.pattern)
+                damage = call.damage()
+                if damage:
+                    found = Verdict("fail", damage)
+                if found is not None:
+                    verdict = worse(verdict or RIGHT, found)
         except Exception as error:
-            verdict = verdict_on(peer, error, held.backend, f"{given.input}: ")
+            verdict = verdict_on(library, error, self.backend)
         if verdict is None:
             return None
-        launches = Effort(launches=1 + len(_POISONS))
-        return replace(verdict, effort=given.input.effort + launches)
+        if verdict.outcome == "fail":
+            verdict = replace(verdict, reason=f"{given}: {verdict.reason}")
+        return replace(verdict, effort=given.effort + Effort(launches=1 + len(_POISONS)))
 
 
 def _patterns(job: Job, shape: Shape) -> list[str]:
@@ -203,15 +183,3 @@ def _patterns(job: Job, shape: Shape) -> list[str]:
     names = patterns_for(job.reduction, n, _TILE)
     names = [name for name in names if name.partition(":")[0] in _ORDINARY]
     return names[:1] if n * rows > SMALL or job.odd else names
-
-
-def _run_once(bound: Bound, given: _DeviceInput, poison: int) -> Verdict | None:
-    bound.poison(poison)
-    bound.run()
-    verdict = judge(bound.plan, bound.answers(), given.ref, given.input.pattern)
-    damage = bound.damage()
-    if damage:
-        verdict = Verdict("fail", damage)
-    if verdict is not None and verdict.outcome == "fail":
-        return replace(verdict, reason=f"{given.input}: {verdict.reason}")
-    return verdict

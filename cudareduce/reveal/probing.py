@@ -22,8 +22,9 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.launch.tree import Forest, Tree
+from cudareduce.peers.calls import memory
 from cudareduce.peers.contract import DeviceInput, Library, as_answers
-from cudareduce.peers.job import memory, plan_for
+from cudareduce.peers.job import library_plan
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.inputs import Array, as_numbers, digits, stored
 from cudareduce.problem.operators import Reduction
@@ -195,7 +196,7 @@ def peer_call(
     given = backend.upload(data)
     try:
         with memory(backend) as allocated:
-            bound = allocated.bind(peer, problem, data, given, folder)
+            call = allocated.prepare(peer, problem, data, given, folder)
 
             def write(place: int, elements: Array) -> None:
                 backend.write(given, elements, place * dtype.size)
@@ -204,8 +205,8 @@ def peer_call(
                 return backend.download(given, dtype.storage, problem.n)
 
             def answer() -> float:
-                bound.ready.run()
-                return float(bound.answers()[0])
+                call.run()
+                return float(call.answers()[0])
 
             yield Call(write, held, answer, lambda repeats: repeat("", repeats))
     finally:
@@ -450,7 +451,7 @@ class Examination:
         if not np.array_equal(self.call.held(), elements):
             wrong = "it writes to its input"
         elif judged or len(distinct) > 1:
-            plan = plan_for("", Problem(reduction, self.problem.n))
+            plan = library_plan("", Problem(reduction, self.problem.n))
             ref = reference(reduction, elements, 1)
             verdicts = (judge(plan, np.array([answer], reduction.result_dtype), ref, "random")
                         for answer in distinct)  # fmt: skip

@@ -17,7 +17,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from cudareduce.backend import Buffer, TimedBackend
-from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.problem.dtypes import DType
@@ -257,7 +256,7 @@ class TimedInput:
         self._backend.free(*self.buffers, *kept, *self._spare)
 
 
-def distinct_answers(bound: Bound, cost_us: float, given: TimedInput) -> tuple[int, int]:
+def distinct_answers(bound: Watched, cost_us: float, given: TimedInput) -> tuple[int, int]:
     """Number of different results, bit by bit, of repeated launches on one input, and number of
     launches; each takes about `cost_us`."""
     launches = repeats(cost_us)
@@ -295,10 +294,13 @@ class Watched(Protocol):
     def own(self) -> Sequence[Buffer]:
         """All buffers of the call except the input."""
 
+    def run(self) -> None:
+        """Enqueue the call."""
+
     def reset(self) -> None:
         """Restore all its own buffers."""
 
-    def poison(self, byte: int) -> None:
+    def poison(self, byte: int = ...) -> None:
         """Overwrite results and partial results of earlier launches."""
 
     def answers(self) -> Array:
