@@ -49,7 +49,7 @@ BEFORE = ROOT / "tests/data/simulated-before.json"
 AFTER = ROOT / "tests/data/simulated-after.json"
 #: Longer than any message has to be: what was typed or read is quoted in part.
 LONGEST_MESSAGE = 800
-HERE_S, APART_S = 60.0, 60.0
+HERE_S, APART_S = 300.0, 300.0
 
 
 @dataclass(frozen=True)

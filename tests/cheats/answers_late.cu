@@ -12,7 +12,7 @@ blocks     = [256]
 // No second launch, no fence, no counter. On an input that stays the same every answer but the
 // first is right.
 // Rejected by: hazard.
-// Says: hazard in global memory
+// Says: data race in global memory
 __device__ Acc partials[64];
 
 __device__ void fold_block(Acc *shared, unsigned tid)

@@ -13,7 +13,7 @@ blocks     = [256]
 // Saves the launch that sets the output beforehand, 1 to 2 us. The first block mostly is the first
 // to come so far, so the answer mostly is right.
 // Rejected by: hazard.
-// Says: hazard in global memory
+// Says: data race in global memory
 extern "C" __global__ void zeroes_inside(const In *in, Out *out, size_t n)
 {
     __shared__ Acc shared[BLOCK];
