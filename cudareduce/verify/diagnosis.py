@@ -34,6 +34,9 @@ _NAMED = 3
 #: Whole numbers that a type holds exactly, as a power of two.
 _EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _PATTERN = re.compile(r"n = \d+(?: x \d+ rows)?, (?P<name>[\w-]+)")
+_ERROR = re.compile(r"error (?P<error>[\d.e+-]+), bound (?P<bound>[\d.e+-]+)")
+#: Times the bound that sums in a narrower type may be off: float16 in place of float32.
+_MOST_ROUNDING = 1e5
 #: Patterns whose sums are exact in any order.
 _EXACT = ("exact", "ones", "twos", "zeros", "factors")
 #: Patterns with NaN or infinity.
@@ -140,8 +143,11 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
         bound.poison()
         bound.run()
         found = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
-        unwritten = np.flatnonzero(~np.isfinite(found))
-        if len(unwritten):
+        if not np.isfinite(found).all():
+            if len(some):  # an overflow, unless zeros give the same
+                results(0, some[:0])
+                raise OverflowError
+            unwritten = np.flatnonzero(~np.isfinite(found))
             raise _UnwrittenMemory(unwritten[0], rows, every=len(unwritten) == rows)
         return np.rint(found * n) if reduction.op.name == "mean" else found
 
@@ -153,7 +159,7 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
             some = values[: n - first]
             found = results(first, some)
             counts[:, first : first + len(some)] = _multiplicities(found, some, reduction)
-    except (CudareduceError, TimeoutError):
+    except (CudareduceError, TimeoutError, OverflowError):
         return None
     finally:
         bound.release()
@@ -222,6 +228,9 @@ def describe(counts: Sequence[int] | Array, tile: int, op: str) -> str:
         return f"only {_listed(kept_in)} are {verb}: {others}"
     if op == "sum" and _only_the_largest(counts):
         return "only the largest element of several is added: the result is their maximum"
+    if len(again) > 2:
+        often = f"{np.count_nonzero(counts > 1)} of {n} elements are added more than once"
+        return f"{often} and {len(lost)} never" if len(lost) else often
     parts = [f"{_subject(lost, n, counts)} {verb}"] if len(lost) else []
     for count in again:
         places = np.flatnonzero(counts == count)
@@ -296,7 +305,9 @@ def _period(counts: Array) -> int:
 def _other_cause(ready: Prepared, reason: str) -> str:
     """The cause of a wrong result where each element is added exactly once."""
     reduction, found = ready.case.reduction, _PATTERN.match(reason)
-    pattern = found["name"] if found else ""
+    if found is None or "misaligned" in reason:  # the measurement had another input
+        return ""
+    pattern = found["name"]
     verb = "considered" if reduction.op.name in ("max", "min") else "added once"
     if pattern in _SPECIAL:
         return f"each element is {verb}, but NaN or infinity is not handled"
@@ -304,9 +315,9 @@ def _other_cause(ready: Prepared, reason: str) -> str:
         return ""
     if reduction.acc.kind != "float":
         return "each element is added once, so a sum exceeds the type that holds it in between"
-    if pattern in _EXACT:
-        return (
-            "each element is added once in a launch of its own, so the result depends on earlier "
-            "launches or on what memory held before"
-        )
+    if pattern in _EXACT:  # a narrower type, or what an earlier launch left
+        return ""
+    error = _ERROR.search(reason)
+    if error is None or float(error["error"]) > _MOST_ROUNDING * float(error["bound"]):
+        return ""
     return "each element is added once, so the error comes from rounding"
