@@ -42,10 +42,10 @@ GIVEN = {
     "after.json": "tests/data/simulated-after.json",
     "run.json": "results/nvidia-h200/baseline.json",
 }
-#: Sections whose lines take more than ten seconds.
-LONG = ("Several ranks",)
-#: Sections marked long: they start ranks or run host code.
-RANKS = ("Several GPUs", "An example", "Options")
+#: Sections whose lines start ranks and take minutes.
+LONG = ("Several GPUs",)
+#: Sections whose lines run the host code of external files, for some seconds.
+HOST_CODE = ("An example", "Options")
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What people call a line goes on where this ends it.
 _GOES_ON = ("\\", "&&")
@@ -93,7 +93,8 @@ def sections() -> list[object]:
     return [
         pytest.param(
             page, section, id=f"{page.relative_to(ROOT)}: {section}",
-            marks=[pytest.mark.slow] * (section in LONG) + [pytest.mark.long] * (section in RANKS),
+            marks=[pytest.mark.slow] * (section in LONG)
+            + [pytest.mark.long] * (section in HOST_CODE),
         )
         for page in PAGES
         for section in dict.fromkeys(
