@@ -1,7 +1,7 @@
-"""Libraries beside kernels: one more pass, in the primary context of a process of its own.
+"""Libraries and kernels in one more pass, in the primary context of a process of its own.
 
-A library that fails, hangs, ends its process or disagrees is a row. Kernels stand in that pass too,
-since figures of two contexts differ by 1 to 2 %: ratios are formed within it alone.
+A library that fails, hangs, ends its process or is wrong is a row. Kernels are timed in that pass,
+too, since times in two contexts differ by 1 to 2 %; speed-ups are computed within the pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method
 from cudareduce.verify.verdict import skipped
 
-#: Where libraries go wrong, besides what was asked for: sizes, and rows where those are taken.
+#: Shapes at which libraries are verified besides the requested ones.
 _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
 _ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
@@ -47,8 +47,8 @@ def timed_beside(
     session: Session, parts: Sequence[Part], recorder: Recorder, names: Sequence[str],
     *, odd: Anew | None = None,
 ) -> Beside:  # fmt: skip
-    """Verify and time libraries on every problem of a run, beside the kernels that were right; then
-    all of them on `odd` layouts, too, where it is said what kernels are there."""
+    """Verify and time libraries on every problem of a run, in the same rounds as the kernels that
+    were right; then all of them on odd layouts, if `odd` returns the kernels there."""
     asked = [
         Asked(group, (group.n, session.settings.rows), right_kernels(group))
         for part in parts for group in part.groups
@@ -59,7 +59,7 @@ def timed_beside(
 def verified_beside(
     session: Session, groups: Sequence[Group], recorder: Recorder, names: Sequence[str]
 ) -> Beside:
-    """Verify libraries on the problems of a run, at the sizes asked for or at those that hurt."""
+    """Verify libraries on the problems of a run, at the requested sizes or at edge cases."""
     rows = session.settings.rows
     sizes = sorted(session.settings.sizes)
     *others, largest = [(n, rows) for n in sizes] or [_MORE_EDGES[-1]]
@@ -81,7 +81,7 @@ def _all(
         methods = ()
     beside, limits = Beside(), session.backend.limits()
     tried = _EDGES if methods else _MORE_EDGES
-    sound: set[Reduction] = set()  # of which no library is wrong there
+    sound: set[Reduction] = set()  # no library is wrong at the edges
     with (
         temporary_folder() as temporary,
         LibraryWorkers(settings.time_limit_s) as processes,
@@ -122,7 +122,7 @@ def _all(
 def _left_out(
     beside: Beside, session: Session, one: Asked, recorder: Recorder, listings: Sequence[Listing]
 ) -> Beside:
-    """A row for each library that says why it is not tried."""
+    """The record of each library with the reason why it is not called."""
     why = _MAPPED if one.group.reduction.map else _COLUMNS
     peers = libraries_of(listings)
     job = Job(
@@ -162,8 +162,7 @@ def _with(beside: Beside, one: Asked, outcome: Outcome, records: LibraryRecords)
 def joined(
     records: Sequence[Record], protocol: Mapping[str, Any], beside: Beside, names: Sequence[str]
 ) -> tuple[list[Record], dict[str, Any]]:
-    """Records by their problems, what was timed beside libraries behind what was not; and a
-    protocol that tells of both."""
+    """All records by problem, those of the pass with libraries last, and the protocol of both."""
 
     def problem(r: Record) -> tuple[object, ...]:
         return r.op, r.map, r.dtype, r.acc, r.aligned_n or r.n, r.rows

@@ -1,9 +1,8 @@
-"""Records of libraries, and of kernels in the same pass: of what was asked for, and of inputs that
-lie as those of users often do.
+"""Records of libraries, and of kernels in the same pass, on the requested input and on odd layouts.
 
-One element more, or a start one element off, and some compilers fall back to loads of single
-elements without a word: so everything that was timed is timed there too, in a few more rounds,
-against itself on the input that was asked for.
+With one element more, or a start one element after an aligned address, some compilers silently fall
+back to loads of single elements. So all libraries and kernels are timed there, too, in a few more
+rounds, and compared with themselves on the requested input.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
 PRIMARY = "primary"
-#: What is verified of odd layouts besides the size that is timed, since some libraries compile for
-#: each size; and launches in each half of a round.
+#: Shapes that are verified in odd layouts besides the timed one, since some libraries compile for
+#: each size; and most launches in half a round.
 _ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
 _ODD_LAUNCHES = 24
 _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
@@ -49,7 +48,7 @@ _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One reduction at one size, with the kernels to measure there, and `others` where it is only
+    """One reduction at one shape, with the kernels to time there, and `others` that are only
     verified."""
 
     group: Group
@@ -60,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRecords:
-    """Makes records of what one job gave."""
+    """Makes the records of one job."""
 
     recorder: Recorder
     peers: Sequence[Library]
@@ -68,9 +67,9 @@ class LibraryRecords:
     limits: DeviceLimits
 
     def of(self, asked: Asked, outcome: Outcome) -> list[Record]:
-        """Peers in the order of tables, then kernels; of a job with several layouts those of all
-        but the first, each against the first."""
-        plain = self._laid_out(asked, outcome, 0)
+        """Libraries in the order of tables, then kernels. A job with several layouts has records of
+        all but the first, each with its slowdown against the first."""
+        plain = self._records(asked, outcome, 0)
         if not self.job.odd:
             return plain
         return [
@@ -79,20 +78,21 @@ class LibraryRecords:
                 **_slowdown(before.rounds_us, record.rounds_us),
             )
             for number, layout in enumerate(self.job.layouts) if number
-            for before, record in zip(plain, self._laid_out(asked, outcome, number), strict=True)
+            for before, record in zip(plain, self._records(asked, outcome, number), strict=True)
         ]  # fmt: skip
 
-    def _laid_out(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
+    def _records(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
+        """The records of the layout of this number."""
         reduction = self.job.reduction
         found = {
-            library_case(peer.name, reduction): one for peer in self.peers
-            # one that has taken its process down was not told by layouts
-            if (one := outcome.peers.get(keyed(peer.name, number), outcome.peers.get(peer.name)))
+            library_case(name, reduction): result for name in (peer.name for peer in self.peers)
+            # a library that has ended its process has one result for all layouts
+            if (result := outcome.peers.get(keyed(name, number), outcome.peers.get(name)))
         }  # fmt: skip
         group = self._group(asked, outcome, found, number)
         cases = [*found, *(self.job.cases(number) if outcome.passes else ())]
         made = self._compared(group).records(group, cases)
-        by_id = {case.kernel.id: f for case, f in found.items()}
+        by_id = {case.kernel.id: result for case, result in found.items()}
         context = PRIMARY if self.job.rounds else None
         named = [_named(record, by_id.get(record.kernel), context) for record in made]
         return [*named, *self._without_graph(group, found, context)]
@@ -112,42 +112,41 @@ class LibraryRecords:
     def _group(
         self, one: Asked, outcome: Outcome, found: Mapping[Case, LibraryResult], number: int
     ) -> Group:
+        """Verdicts, plans and times of libraries and kernels in the layout of this number."""
         shape = self.job.layouts[number].shape(one.shape)
         problem = Problem(self.job.reduction, *shape)
-        places = {
-            keyed(p.name, number): library_case(p.name, self.job.reduction) for p in self.peers
-        }
         cases = self.job.cases(number)
-        places |= {
+        by_key = {keyed(case.kernel.title, number): case for case in found}
+        by_key |= {
             keyed(kernel_name(plan), number): case
             for case, (_, plan) in zip(cases, self.job.kernels, strict=True)
         }
-        verdicts = {case: f.verdict for case, f in found.items()}
+        verdicts = {case: result.verdict for case, result in found.items()}
         plans, refusals = plans_of(self.job, number, self.limits)
-        for place, (case, _) in enumerate(self.job.kernels):
-            after = outcome.kernels.get((place, number), RIGHT)
-            if place in refusals:
-                after = skipped("unfit", refusals[place])
-            verdicts[cases[place]] = worse(one.group.verdicts[case], after)
+        for index, (case, _) in enumerate(self.job.kernels):
+            timed = outcome.kernels.get((index, number), RIGHT)
+            if index in refusals:
+                timed = skipped("unfit", refusals[index])
+            verdicts[cases[index]] = worse(one.group.verdicts[case], timed)
         times = {
             label: Times(
-                timings={places[name]: timing for name, timing in result.timings.items()
-                         if name in places and verdicts[places[name]].outcome == "pass"},
+                timings={by_key[key]: timing for key, timing in result.timings.items()
+                         if key in by_key and verdicts[by_key[key]].outcome == "pass"},
                 ceiling=result.ceiling, conditions=result.conditions,
             )
             for label, result in outcome.passes.items()
         }  # fmt: skip
-        ours = {cases[place]: plan for place, plan in plans.items()}
-        counted = next((result.joules for result in outcome.passes.values()), {})
+        ours = {cases[index]: plan for index, plan in plans.items()}
+        joules = next((result.joules for result in outcome.passes.values()), {})
         return replace(
             one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
-            joules={places[name]: took for name, took in counted.items() if name in places},
+            joules={by_key[key]: spent for key, spent in joules.items() if key in by_key},
             plans={**{case: library_plan(case.kernel.title, problem) for case in found}, **ours},
         )  # fmt: skip
 
     def _compared(self, group: Group) -> Recorder:
-        """The recorder, with what speed-ups of this pass are against: what was asked for, else the
-        fastest kernel of ours in it."""
+        """The recorder with the baseline of this pass: the requested one, else the fastest of our
+        kernels."""
         settings = self.recorder.settings
         first = next(iter(group.times.values()), Times())
         ours = {c: t.median_us for c, t in first.timings.items() if c.kernel.family != "peer"}
@@ -158,7 +157,7 @@ class LibraryRecords:
 
 
 def _named(record: Record, found: LibraryResult | None, context: str | None) -> Record:
-    """A record of a library, with what was called; of all in a pass, where that took place."""
+    """The record with its CUDA context, and for a library with the call, version and host time."""
     if found is None:
         return replace(record, context=context)
     host_us = record.host_us if found.host_us is None else found.host_us
@@ -169,8 +168,8 @@ def _named(record: Record, found: LibraryResult | None, context: str | None) -> 
 
 
 def odd_job(job: Job, outcome: Outcome, anew: Anew) -> Job:
-    """What was timed by a job, against itself with one element more and with a start one element
-    off; of kernels what they are there."""
+    """The job that times the libraries and kernels of another job again in odd layouts. `anew`
+    returns the kernel that replaces one there."""
     timed = {name for found in outcome.passes.values() for name in found.timings}
     peers = (peer.name for listing in job.listings for peer in listing.libraries())
     elsewhere = {
@@ -186,13 +185,13 @@ def odd_job(job: Job, outcome: Outcome, anew: Anew) -> Job:
 
 
 def right_kernels(group: Group) -> tuple[tuple[Case, Plan], ...]:
-    """The kernels of a group that were right, with their plans."""
+    """The right kernels of a group with their plans."""
     right = [case for case, verdict in group.verdicts.items() if verdict.outcome == "pass"]
     return tuple((case, group.plans[case]) for case in right if case in group.plans)
 
 
 def _slowdown(aligned: Sequence[float | None], odd: Sequence[float | None]) -> dict[str, Any]:
-    """Formed round by round, as speed-ups are."""
+    """The median ratio of paired rounds with its interval."""
     ratios = paired(odd, aligned)
     low, high = interval(ratios) or (None, None)
     middle = median(ratios) if ratios else None

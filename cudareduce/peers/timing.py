@@ -20,8 +20,15 @@ from cudareduce.launch.case import Programs, planned, programs_of
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.condition import ALIGNED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.peers.calls import BrokenError, LibraryCall, Memory, Reporter, line, memory
-from cudareduce.peers.calls import verdict_on as library_verdict
+from cudareduce.peers.calls import (
+    BrokenError,
+    LibraryCall,
+    Memory,
+    Reporter,
+    line,
+    memory,
+    verdict_on,
+)
 from cudareduce.peers.contract import Library
 from cudareduce.peers.job import (
     Job,
@@ -245,7 +252,7 @@ class LibraryTiming:
             call.run()  # it may compile at its first call
             self._backend.synchronize()
         except Exception as error:
-            verdict = library_verdict(library, error, self._backend)
+            verdict = verdict_on(library, error, self._backend)
             raise BrokenError(library.name, verdict) from error
         return call
 
@@ -299,7 +306,7 @@ class LibraryTiming:
         last = self._reporter.last
         for library in (library for given in self._inputs for library in given.libraries):
             if library.name == last:
-                return BrokenError(last, library_verdict(library, error, self._backend))
+                return BrokenError(last, verdict_on(library, error, self._backend))
         return error
 
     def _add_verdict(self, timed: TimedCall, new: Verdict) -> None:
@@ -330,7 +337,7 @@ class LibraryTiming:
                     if verdict is not None and verdict.outcome == "fail":
                         reason = "does its work elsewhere than in the graph that is captured of it"
                 except Exception as error:
-                    library_verdict(call.library, error, self._backend)
+                    verdict_on(call.library, error, self._backend)
                     inner = error.__context__  # the error of the call, not of the empty capture
                     cause = inner if isinstance(inner, Exception) else error
                     reason = f"is not captured in a graph ({line(cause)})"
@@ -389,7 +396,7 @@ class LibraryTiming:
                         times_us.append(backend.host_us() - start_us)
                     verdict = worse(verdict, timed.verdict() or RIGHT)
             except Exception as error:
-                verdict = library_verdict(library, error, backend)
+                verdict = verdict_on(library, error, backend)
         if not given.restored():
             verdict = Verdict("fail", WROTE_INPUT)
         result = self.results[library.name]
