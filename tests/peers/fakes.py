@@ -1,4 +1,4 @@
-"""Libraries that are none, on a GPU that is none: one that is right, and others that misbehave."""
+"""Fake libraries on a fake GPU: one that is right, and others that misbehave."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cudareduce.problem.inputs import as_numbers
 from cudareduce.workers import Parent
 from tests.fake_gpu import FakeGpu, quick
 
-#: What stays locked, and mapped.
+#: Locks and mappings that outlive the function that makes them.
 LOCKS: list[Any] = []
 MAPPED: list[mmap.mmap] = []
 #: The fake GPU of this process, whose clock the launches of libraries move.
@@ -54,7 +54,7 @@ def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
 
 
 def summed(given: DeviceInput, factor: float = 1.0, us: float = 10.0) -> PreparedCall:
-    """A launch that sums as NumPy does, and takes as long as it is told."""
+    """A call that sums with NumPy and advances the clock of the GPU by `us`."""
     nbytes = given.problem.input_bytes
 
     def run() -> None:
@@ -70,7 +70,7 @@ def summed(given: DeviceInput, factor: float = 1.0, us: float = 10.0) -> Prepare
 
 
 def called(given: DeviceInput) -> PreparedCall:
-    """The same, as people call it."""
+    """The same call as users write it: it waits and returns the result."""
     ready = summed(given)
 
     def run() -> None:
@@ -82,12 +82,12 @@ def called(given: DeviceInput) -> PreparedCall:
 
 
 def narrow(given: DeviceInput) -> PreparedCall:
-    """What loads single elements where neither length nor start is even."""
+    """A library that is slow if the length or the address is odd."""
     return summed(given, us=10.0 if given.problem.n % 4 == 0 == given.address % 16 else 40.0)
 
 
 def raising(error: Exception) -> Callable[[DeviceInput], PreparedCall]:
-    """What fails when it is prepared."""
+    """A library that raises when it is prepared."""
 
     def prepare(given: DeviceInput) -> PreparedCall:
         raise error
@@ -96,7 +96,7 @@ def raising(error: Exception) -> Callable[[DeviceInput], PreparedCall]:
 
 
 def ending(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
-    """What takes its process with it, or never comes back, on the input that is timed."""
+    """A library that ends or blocks its process on the input that is timed."""
 
     def prepare(given: DeviceInput) -> PreparedCall:
         ready = summed(given)
@@ -113,7 +113,7 @@ def ending(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
 
 
 def breaking(given: DeviceInput) -> PreparedCall:
-    """What leaves a device that takes no more work."""
+    """A library that leaves the device unusable."""
 
     def fails() -> None:
         raise RuntimeError("sticky")
@@ -126,7 +126,7 @@ def breaking(given: DeviceInput) -> PreparedCall:
 
 
 def keeping(given: DeviceInput) -> PreparedCall:
-    """What adds once, and gives that answer ever after."""
+    """A library that returns its first result for every input."""
     ready, kept = summed(given), list[bytes]()
 
     def run() -> None:
@@ -138,7 +138,7 @@ def keeping(given: DeviceInput) -> PreparedCall:
 
 
 def later(given: DeviceInput, after: int, act: Callable[[], object]) -> PreparedCall:
-    """What is right in so many calls, and then does something else besides."""
+    """A library that does something else, too, after so many right calls."""
     ready, calls = summed(given), [0]
 
     def run() -> None:
@@ -151,12 +151,12 @@ def later(given: DeviceInput, after: int, act: Callable[[], object]) -> Prepared
 
 
 def writing(given: DeviceInput, after: int = 0) -> PreparedCall:
-    """What overwrites its input, from one of its calls on."""
+    """A library that overwrites its input after so many calls."""
     return later(given, after, lambda: ctypes.memset(given.address, 0, given.problem.input_bytes))
 
 
 def runtime(name: str) -> Callable[[], str]:
-    """What maps a file of this name, as a library does that brings its own CUDA runtime."""
+    """A library that loads its own CUDA runtime, of this file name."""
 
     def load() -> str:
         path = Path(tempfile.mkdtemp()) / name
@@ -169,7 +169,7 @@ def runtime(name: str) -> Callable[[], str]:
 
 
 def garbling() -> None:
-    """Write to every socket that is open, as if it were one's own."""
+    """Write to every open socket."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             if str(entry.readlink()).startswith("socket:"):
@@ -182,34 +182,34 @@ def noisy() -> str:
 
 
 def forking() -> None:
-    """End with a process of one's own that stays, and holds what was open."""
+    """Abort, and leave a child process that holds the open files."""
     if os.fork() == 0:
         time.sleep(99)
     os.abort()
 
 
 def twice() -> str:
-    """A library that forks when it is imported, and goes on in both."""
+    """A library that forks when it is imported; both processes go on."""
     os.fork()
     return "1.0"
 
 
 def mute() -> None:
-    """Close what is said to nobody."""
+    """Close the standard output."""
     sys.stdout = None
     with suppress(OSError):
         os.close(1)
 
 
 class SpeechlessError(Exception):
-    """What has no words, and fails when it is asked for them."""
+    """An error whose message cannot be formatted."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 def giving(answers: Any) -> Callable[[DeviceInput], PreparedCall]:
-    """What gives this for its answers, whatever it was asked."""
+    """A library that returns these results for every input."""
     return lambda given: PreparedCall(lambda: None, lambda: answers)
 
 
@@ -219,7 +219,7 @@ def on_host(given: DeviceInput) -> PreparedCall:
 
 
 def alone(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
-    """A library on streams of its own, that does this at its first call."""
+    """A library on its own streams that does this when it is called."""
 
     def run() -> None:
         act()
@@ -228,7 +228,7 @@ def alone(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
 
 
 def spawning() -> str:
-    """A library whose helper is in a session of its own, and names the process of the run."""
+    """A library that starts a helper in a session of its own, with the id of the run's process."""
     subprocess.Popen(["sleep", f"99.{os.getppid()}"], start_new_session=True)
     return "1.0"
 
@@ -270,13 +270,13 @@ FINE = (fake("fine"), fake("fine:as_called", called, as_called=True))
 
 
 def locked() -> str:
-    """A library that makes a lock of several processes when it is imported, as tqdm does."""
+    """A library that makes a lock shared by processes when it is imported, as tqdm does."""
     LOCKS.append(multiprocessing.RLock())
     return "1.0"
 
 
 def refusing(given: DeviceInput) -> PreparedCall:
-    """What asks for memory in each call, which a stream that is captured has none of."""
+    """A library that allocates in each call, which stream capture forbids."""
     ready = summed(given)
 
     def run() -> None:
@@ -288,7 +288,7 @@ def refusing(given: DeviceInput) -> PreparedCall:
 
 
 def elsewhere(given: DeviceInput) -> PreparedCall:
-    """What does its work on a stream of its own, and leaves nothing in a graph."""
+    """A library that works on its own stream, so that a captured graph is empty."""
     ready = summed(given)
     return PreparedCall(lambda: None if GPUS[0].replaying else ready.run())
 
