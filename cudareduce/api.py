@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import click
 
-from cudareduce.cli.help import made
 from cudareduce.cli.main import cli
+from cudareduce.cli.request import make_request
 from cudareduce.errors import UsageError
 from cudareduce.gate.compare import Row
 from cudareduce.plot.figure import KINDS, Figure
@@ -239,7 +239,7 @@ def _request(
     try:
         with parser.make_context(command, arguments) as ctx:
             typed = {"argv": (command, *arguments)} if "argv" in get_type_hints(kind) else {}
-            return made(kind, {**ctx.params, **typed}, _TYPED_ONLY)
+            return make_request(kind, {**ctx.params, **typed}, _TYPED_ONLY)
     except click.UsageError as error:
         raise UsageError(error.format_message()) from None
 

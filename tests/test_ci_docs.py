@@ -232,7 +232,7 @@ def test_the_page_explains_every_verdict() -> None:
 
 
 def test_options_of_the_pages_exist() -> None:
-    from cudareduce.cli.history import history
+    from cudareduce.cli.check import history
     from cudareduce.cli.main import cli
 
     commands = [*cli.commands.values(), *history.commands.values()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudareduce.cli.help import made
+from cudareduce.cli.request import make_request
 from cudareduce.cli.types import why_no_name
 
 if TYPE_CHECKING:
@@ -90,4 +90,4 @@ def check_versions(arguments: list[str], options: dict[str, Any]) -> int:
             )
     options |= {key: options[key] or value for key, value in _DEFAULTS.items()}
     options["argv"] = tuple(arguments)
-    return check_library(made(LibraryRequest, options, _UNUSED))
+    return check_library(make_request(LibraryRequest, options, _UNUSED))

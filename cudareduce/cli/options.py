@@ -1,22 +1,21 @@
-"""The options that commands share, in groups.
-
-Only click is imported here, so that `--help` is quick.
-"""
+"""The options that commands share. Imports little, so that `--help` is quick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
-from cudareduce.cli.completion import Named
 from cudareduce.cli.types import (
     Amount,
+    ArraySource,
     Command,
     Count,
     CountOrWord,
     Counts,
     Name,
+    Named,
     Peers,
     Place,
     Sizes,
@@ -30,20 +29,21 @@ from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS
 from cudareduce.problem.patterns import USER_PATTERNS
 from cudareduce.problem.sizes import LARGEST
+from cudareduce.several.names import MOST_RANKS
 
-#: What only a slip of the pen exceeds: CUDA's limits of a launch, and as many rounds and seconds as
-#: anyone waits for; Python itself waits for no more than 24 days.
+#: Larger values are typing errors. Python itself cannot wait for more than 24 days.
 MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
 _MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
 _MOST_SMS = 1024
 
-_FLOATS = ", ".join(name for name, dtype in DTYPES.items() if dtype.kind == "float")
-
-#: What the table holds on request; it has no room for it within 80 characters.
+SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
+#: Columns that do not fit into 80 characters, printed on request.
 MORE_COLUMNS = (
     "batch", "host", "min", "noise", "samples", "discarded", "error", "bound", "share", "ulp",
     "distinct", "clock", "memory", "power", "temperature", "reasons",
 )  # fmt: skip
+
+Option = Callable[[Command], Command]
 
 
 def one_of(words: Sequence[str]) -> str:
@@ -51,237 +51,227 @@ def one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def add_format(*styles: str, what: str = "") -> Callable[[Command], Command]:
-    """`--format`, with what a command can print."""
+def add_kernels(pattern: str, *words: str, suites: bool = True) -> Option[Any]:
+    """The names of kernels; `words` are further names."""
+    kind = Named("KERNEL", suites=suites, words=words)
+    return click.argument("kernels", nargs=-1, metavar=pattern, type=kind)
+
+
+def add_format(*styles: str, what: str = "") -> Option[Any]:
+    """`--format`, with the formats that a command prints."""
     return click.option(
         "--format", "style", default="table", show_default=True, metavar="FORMAT",
-        type=Word(styles), help=f"What is printed: {one_of(styles)}{what}.",
+        type=Word(styles), help=f"Output format: {one_of(styles)}{what}.",
     )  # fmt: skip
 
 
-def add_file(option: str, what: str) -> Callable[[Command], Command]:
-    """An option that names a file to write."""
+def add_file(option: str, what: str) -> Option[Any]:
+    """An option with the name of a file to write."""
     return click.option(option, type=Place(), metavar="FILE", help=f"Also write {what}.")
 
 
-def add_sizes(default: str | None, what: str) -> Callable[[Command], Command]:
+def add_outputs(*styles: str, what: str = "") -> Option[Any]:
+    """`--format`, a file of each format, --quiet and --debug."""
+    files = {"csv": add_file("--csv", "CSV"), "json": add_json,
+             "markdown": add_file("--markdown", "Markdown")}  # fmt: skip
+    written = [option for style, option in files.items() if style in styles]
+    return options_of(add_format(*styles, what=what), *written, add_quiet, add_debug)
+
+
+def add_sizes(default: str | None, what: str) -> Option[Any]:
     """`--n`."""
     return click.option("--n", type=Sizes(), default=default, show_default=True, help=what)
 
 
+def add_rows(default: int | None = 1, *, low: int = 1, what: str = "") -> Option[Any]:
+    """`--rows`."""
+    return click.option(
+        "--rows", type=Count(low, LARGEST), default=default, show_default=True,
+        help=what or "Number of rows, each of --n elements.",
+    )  # fmt: skip
+
+
+def add_ops(default: str | None, note: str = "") -> Option[Any]:
+    """`--op`, a list; `note` ends the help."""
+    names = f"Operators, comma-separated, or all: {', '.join(OPERATORS)}."
+    return click.option("--op", type=Words("OPS", tuple(OPERATORS)), default=default,
+                        show_default=True, help=names + note)  # fmt: skip
+
+
+def add_dtypes(
+    default: str | None, note: str = "", names: Sequence[str] = tuple(DTYPES)
+) -> Option[Any]:
+    """`--dtype`, a list; `note` ends the help."""
+    return click.option(
+        "--dtype", type=Words("DTYPES", tuple(DTYPES)), default=default, show_default=True,
+        help=f"Element types, comma-separated, or all: {', '.join(names)}.{note}",
+    )  # fmt: skip
+
+
+def add_max_time(what: str, default: float | None = None) -> Option[Any]:
+    """`--max-time`."""
+    return click.option("--max-time", type=seconds, metavar="SECONDS", default=default,
+                        show_default=True, help=what)  # fmt: skip
+
+
+def add_arch(what: str) -> Option[Any]:
+    """`--arch`: one architecture."""
+    return click.option("--arch", type=Count(75, 999), default=90, show_default=True,
+                        metavar="ARCH", help=what)  # fmt: skip
+
+
 seconds = Amount(MOST_SECONDS)
-add_kernels = click.argument(
-    "kernels", nargs=-1, metavar="[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...",
-    type=Named("KERNEL", suites=True, words=("auto",)),
-)  # fmt: skip
+add_op = click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
+                      help=f"Operator: {one_of(tuple(OPERATORS))}.")  # fmt: skip
+add_acc = click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
+                       help="Accumulator type, wider than --dtype.")  # fmt: skip
 add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 add_folders = click.option(
     "--kernels", "folders", multiple=True, type=Place(file_okay=False), metavar="DIR",
-    help="A folder with kernels of your own, beside the built-in ones.",
+    help="Directory with additional kernels.",
 )  # fmt: skip
 add_rounds = click.option(
     "--rounds", type=Count(1, MOST_ROUNDS), default=9, show_default=True,
-    help="Independent rounds; an interval takes at least 6.",
+    help="Number of independent rounds; confidence intervals need at least 6.",
 )  # fmt: skip
 add_peak = click.option(
     "--peak-gb-s", type=Amount(1e6), metavar="GB/S",
-    help="Theory, where the driver does not know it.",
+    help="Theoretical bandwidth, if the driver does not know it.",
 )  # fmt: skip
 add_device = click.option(
-    "--device", type=Count(0, 1023), default=0, show_default=True, help="Which GPU."
+    "--device", type=Count(0, 1023), default=0, show_default=True, help="Index of the GPU."
 )
 add_time_limit = click.option(
     "--time-limit", type=seconds, metavar="SECONDS",
-    help="When a kernel that gives no answer is ended: WRONG on a GPU, undecided on the CPU.",
+    help="Time limit per kernel; exceeding it counts as WRONG on a GPU, undecided on the CPU.",
 )  # fmt: skip
-add_no_cache = click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+add_no_cache = click.option("--no-cache", is_flag=True, help="Recompile all kernels.")
 add_quiet = click.option(
-    "--quiet", is_flag=True, help="No progress and no remarks on standard error."
+    "--quiet", is_flag=True, help="Print no progress and no remarks on standard error."
 )
-add_json = add_file("--json", "JSON, which holds all of it")
+add_json = add_file("--json", "JSON, which holds every field")
 add_backend = click.option(
     "--backend", type=Word(["auto", "cuda", "cpu"]), default="auto", show_default=True,
-    metavar="NAME", help="Where kernels run: cuda, cpu, which has no times, or auto.",
+    metavar="NAME", help="Backend: cuda, cpu (an emulator, never timed), or auto.",
 )  # fmt: skip
 add_machine = options_of(
     click.option("--seed", type=Count(0, 2**32 - 1),
-                 help="Seed of the inputs.  [default: 0, and another for each run's timed input]"),
+                 help="Seed of the inputs.  [default: 0; the timed input gets a new seed each "
+                 "run]"),
     add_backend,
     add_device,
     add_time_limit,
-    click.option("--max-time", type=seconds, metavar="SECONDS",
-                 help="Bound the whole run; what was cut is said."),
+    add_max_time("Time limit of the whole run; what was left out is reported."),
     add_no_cache,
-    add_quiet,
-    add_file("--csv", "CSV"),
-    add_json,
-    add_file("--markdown", "Markdown"),
-    add_debug,
 )  # fmt: skip
 add_map = click.option(
     "--map", metavar="C++",
-    help="What is combined: C++ in a, or in a and b of two inputs, such as 'a * b', for sum, mean, "
-    "min and max.  [default: the elements]",
+    help="Transform of each element, C++ in a (in a and b for two inputs), such as 'a * b'; for "
+    "sum, mean, min and max.  [default: none]",
 )  # fmt: skip
 add_shape = options_of(
     click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
-                 help="Threads a block.  [default: each kernel's]"),
+                 help="Threads per block.  [default: the kernel's]"),
     click.option("--items", type=Count(1, _MOST_ITEMS),
-                 help="Elements a thread.  [default: each kernel's]"),
+                 help="Items per thread.  [default: the kernel's]"),
 )  # fmt: skip
 add_files = options_of(
     click.option("--entry", metavar="NAME", type=Name(), multiple=True,
-                 help="Which of its kernels, with template arguments; may be repeated."),
+                 help="Kernel of the file, with template arguments; may be repeated."),
     click.option("--chain", metavar="A,B", type=Name(), multiple=True,
-                 help="Kernels of it that are one row: each reads what the one before has written; "
-                 "--block, --items, --grid and --shared are of the first."),
+                 help="Kernels launched one after the other as one row, each on the output of the "
+                 "one before; --block, --items, --grid and --shared apply to the first."),
     click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
-                 help="What a parameter gets: in, in2, out, out2, zeroed:BYTES, scratch:BYTES (or "
-                 "grid, an element a block), or a value in C++, such as n, rows or 1.0f; may be "
+                 help="Argument for a parameter: in, in2, out, out2, zeroed:BYTES, scratch:BYTES "
+                 "(or grid: one element per block), or a C++ value such as n, rows or 1.0f; may be "
                  "repeated."),
     click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
-                 help="How many blocks are launched, or: cover, one tile each; fill, the device; "
-                 "per_sm; block_per_row, warp_per_row or thread_per_row."),
+                 help="Number of blocks, or a rule: cover (one tile per block), fill (the device), "
+                 "per_sm, block_per_row, warp_per_row or thread_per_row."),
     click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
-                 help="Dynamic shared memory a block."),
+                 help="Dynamic shared memory per block."),
     click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
-                 help=f"What becomes of its partials: {one_of(FOREIGN_FINISHES)}."),
+                 help=f"How partial results are combined: {one_of(FOREIGN_FINISHES)}."),
     click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
-                 help="A folder with headers that it includes, beside those near it; may be "
+                 help="Directory of included headers, searched after the file's own; may be "
                  "repeated."),
     click.option("-D", "define", multiple=True, type=Name(), metavar="NAME=VALUE",
-                 help="A name that its author gave to the compiler, such as BLOCK_SIZE=256; may be "
-                 "repeated."),
+                 help="Macro for the compiler, such as BLOCK_SIZE=256; may be repeated."),
 )  # fmt: skip
 add_problem = options_of(
-    click.option("--op", type=Words("OPS", tuple(OPERATORS)),
-                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}.  [default: sum, or "
-                 "the first that a file takes]"),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
-                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}.  [default: "
-                 "float32, or the first that a file takes]"),
+    add_ops(None, "  [default: sum, or the first that a file supports]"),
+    add_dtypes(None, "  [default: float32, or the first that a file supports]"),
     click.option("--op-expr", metavar="C++",
-                 help="An operator of your own in a and b, such as 'a > b ? a : b'."),
-    click.option("--identity", metavar="C++", help="The identity of --op-expr."),
+                 help="Operator as a C++ expression in a and b, such as 'a > b ? a : b'."),
+    click.option("--identity", metavar="C++", help="Identity element of --op-expr."),
     click.option("--rtol", type=Amount(1, zero=True), default=1e-5, show_default=True,
-                 metavar="SHARE",
-                 help="How far a float answer of --op-expr may be off, relatively."),
+                 metavar="SHARE", help="Relative error allowed for float results of --op-expr."),
     add_map,
-    click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
-                 help="Accumulate in this wider type."),
-    click.option("--rows", type=Count(0, LARGEST), default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each."),
+    add_acc,
+    add_rows(low=0),
     add_shape,
     click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
-                 help="Leave the other SMs free: launch no more than N blocks, of the kernel's "
-                 "largest size unless --block says; a list, or a range 8..128 that doubles.  "
-                 "[default: all SMs]"),
+                 help="Number of SMs to use: launches at most N blocks, of the largest size unless "
+                 "--block is given; a list, or a range 8..128 that doubles.  [default: all SMs]"),
     add_files,
     click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
-                 help="They are right for multiples of K: no other sizes are tried."),
+                 help="Precondition: n is a multiple of K; other sizes are not tested."),
     click.option("--sizes-only", is_flag=True,
-                 help="They are right for the sizes of --n: no others are tried."),
+                 help="Precondition: n is one of --n; other sizes are not tested."),
     click.option("--nan", type=Word(["propagate", "drop"]), metavar="HOW",
-                 help="What becomes of a NaN in min and max: propagate or drop.  "
-                 "[default: propagate, and without a header either, which is said]"),
+                 help="NaN handling in min and max: propagate or drop.  [default: propagate; "
+                 "external kernel files: detected and reported]"),
     add_folders,
-    add_format("table", "markdown", "csv", "json"),
     add_machine,
+    add_outputs("table", "markdown", "csv", "json"),
 )  # fmt: skip
 add_timing = options_of(
     click.option("--timing", type=Words("KINDS", ("cold", "warm")), default="cold",
                  show_default=True,
-                 help="From a displaced cache, from a warm one, or both: cold,warm."),
+                 help="Cache state: cold (flushed before each launch), warm, or cold,warm."),
     click.option("--graph", is_flag=True,
-                 help="Also replay each kernel as a captured CUDA graph."),
+                 help="Also time each kernel as a replayed CUDA graph."),
     click.option("--energy", is_flag=True,
-                 help="Also the joules that a GB takes: 1.5 s of launches a row, back to back."),
+                 help="Also measure joules per GB, from 1.5 s of launches per row."),
     add_rounds,
     click.option("--pattern", default="random", show_default=True, metavar="NAME",
                  type=Word(USER_PATTERNS),
-                 help=f"The timed input: {one_of(USER_PATTERNS)}, a sum that is nearly 0."),
+                 help=f"Timed input: {one_of(USER_PATTERNS)} (a sum of nearly 0)."),
     click.option("--region", type=Word(["total", "first-pass"]), default="total",
                  show_default=True, metavar="NAME",
-                 help="What is timed: total, all passes, or first-pass, the first launch alone."),
+                 help="Timed region: total (all passes) or first-pass (the first launch alone)."),
     add_peak,
     click.option("--baseline-kernel", metavar="ID", type=Named("--baseline-kernel"),
-                 help="What speed-ups compare with.  [default: where the suite or the lineage "
-                      "begins]"),
+                 help="Kernel that speed-ups are relative to.  [default: the first of the suite "
+                 "or lineage]"),
 )  # fmt: skip
 add_columns = click.option(
     "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
-    help=f"Add to the table, with commas, or all: {', '.join(MORE_COLUMNS)}.",
+    help=f"Additional columns, comma-separated, or all: {', '.join(MORE_COLUMNS)}.",
 )  # fmt: skip
 add_strict = click.option(
     "--strict",
     is_flag=True,
-    help="Exit with 4 if anything could not be decided or measured, with 3 if it is right on "
-    "a condition that was found.",
+    help="Exit with 4 if anything is undecided or not measured, with 3 if a kernel is only right "
+    "under a precondition that was found.",
 )
 add_peers = click.option(
-    "--peers", type=Peers(PEERS), default=(),
-    help=f"Libraries beside kernels, with commas, or all: {', '.join(PEERS)}; or single rows of "
-    "`cudareduce list peers`.",
+    "--libraries", "--peers", "peers", type=Peers(PEERS), default=(),
+    help=f"Libraries to compare with, comma-separated, or all: {', '.join(PEERS)}; or single calls "
+    "listed by `cudareduce list peers`.",
 )  # fmt: skip
-add_tune = options_of(
-    click.option("--op", type=Words("OPS", tuple(OPERATORS)), default="sum", show_default=True,
-                 help=f"Operators, with commas, or all: {', '.join(OPERATORS)}."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)), default="float32",
-                 show_default=True,
-                 help=f"Element types, with commas, or all: {', '.join(DTYPES)}."),
-    click.option("--rows", type=Count(1, LARGEST), default=1, show_default=True,
-                 help="Reduce this many rows of --n elements each."),
-    click.option("--max-time", type=seconds, default=300.0, show_default=True, metavar="SECONDS",
-                 help="Bound the whole search; small sizes come first."),
-    click.option("--write", is_flag=True,
-                 help="Put the table into the package, too, for all who use it."),
-    add_device,
-    add_no_cache,
-    add_quiet,
-    add_file("--csv", "CSV"),
-    add_json,
-    add_file("--markdown", "Markdown"),
-    add_format("table", "markdown", "csv", "json"),
-    add_debug,
+add_from = options_of(
+    click.option("--from", "source", type=ArraySource(), metavar="host|FILE.npy",
+                 help="Source of an array that is streamed to the GPU in chunks: host (memory) or "
+                 "FILE.npy; times are % of copying alone."),
+    click.option("--chunk", type=Sizes(), default=(), metavar="BYTES,...",
+                 help="With --from: chunk size, or several, as 64Mi.  [default: 64Mi]"),
 )  # fmt: skip
-add_selftest = options_of(
-    click.option("--max-time", type=seconds, default=180.0, show_default=True, metavar="SECONDS",
-                 help="Bound the whole test."),
-    click.option("--strict", is_flag=True,
-                 help="Exit 4 unless a threshold of 2 % is seen to hold."),
-    add_device,
-    add_no_cache,
-    add_quiet,
-    add_json,
-    add_file("--markdown", "Markdown"),
-    add_format("table", "markdown", "json"),
-    add_debug,
-)  # fmt: skip
-add_reveal = options_of(
-    add_files,
-    click.option("--compare", nargs=2, metavar="A B", type=Name(), default=None,
-                 help="Whether two add in one order: names, or files of --json."),
-    click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
-                 help="Only a sum has an order that shows."),
-    click.option("--dtype", type=Words("DTYPES", tuple(DTYPES)),
-                 help=f"Element types, with commas, or all: {_FLOATS}.  [default: float32]"),
-    click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
-                 help="Accumulate in this wider type."),
-    click.option("--rows", type=Count(1, LARGEST),
-                 help="Reduce this many rows of --n elements each; the first is looked at.  "
-                 "[default: 1]"),
-    add_shape,
-    add_folders,
-    click.option("--backend", type=Word(["auto", "cuda", "cpu"]), default="auto",
-                 show_default=True, metavar="NAME", help="Where kernels run: cuda, cpu or auto."),
-    add_device,
-    click.option("--time-limit", type=seconds, metavar="SECONDS",
-                 help="What the probes of one call may take, and a library up to its first "
-                 "answer.  [default: 60, and 300]"),
-    add_no_cache,
-    add_quiet,
-    add_json,
-    add_file("--markdown", "Markdown"),
-    add_format("table", "markdown", "json"),
-    add_debug,
+add_gpus = options_of(
+    click.option("--gpus", type=Count(2, MOST_RANKS), metavar="N",
+                 help="Number of GPUs that share one array; each reduces its shard in a process of "
+                 "its own and gets the result."),
+    click.option("--meet", metavar="FILE|tcp://HOST:PORT",
+                 help="With --gpus: rendezvous of ranks started by a launcher.  [default: a local "
+                 "file]"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.help import Command, made
+from cudareduce.cli.help import Command
 from cudareduce.cli.library_options import add_nccl
 from cudareduce.cli.options import (
     add_backend,
@@ -21,6 +21,7 @@ from cudareduce.cli.options import (
     add_rounds,
     add_sizes,
 )
+from cudareduce.cli.request import make_request
 from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.errors import UsageError
@@ -90,5 +91,5 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     if engine is not None and not engines:
         raise UsageError(f"--engine {engine!r} names none: leave it out for all that are right")
     return take_part(
-        made(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
+        make_request(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
     )

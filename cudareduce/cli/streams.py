@@ -1,5 +1,6 @@
-"""Standard output and standard error, whatever they lead to: a pipe whose reader leaves, a full
-disk, nothing at all. Only what standard output cannot take is an error, and never a regression."""
+"""Makes standard output and standard error robust: closed pipes, full disks, missing descriptors.
+
+Only a failed write to standard output is an error, with the exit code of a usage error."""
 
 from __future__ import annotations
 
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that is written to until it fails once; what comes after is dropped, so
-    that Python has nothing to complain of as it ends. `result` says that what is written is what
-    the command was asked for: there, a failure that is no reader's leaving is a UsageError, and so
-    is a descriptor that was closed."""
+    """A file descriptor that drops all output after the first failed write, so that Python reports
+    no error at exit. On a `result` stream a failure other than a broken pipe, and a descriptor that
+    was `closed` from the start, is a UsageError."""
 
     def __init__(self, number: int, *, result: bool, closed: bool) -> None:
         super().__init__(number, "w", closefd=False)
         self._result, self._closed, self._lost = result, closed, False
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of it; None of the base class, a terminal set not to block, is waited for."""
         try:
             while not self._lost:
                 if self._closed:
@@ -36,6 +35,7 @@ class _Descriptor(io.FileIO):
                 written = super().write(data)
                 if written is not None:
                     return written
+                # None: a non-blocking terminal is not ready.
                 select.select([], [self.fileno()], [])
         except BrokenPipeError:
             self._lost = True
@@ -49,15 +49,14 @@ class _Descriptor(io.FileIO):
 
 
 def guard_streams() -> None:
-    """Make standard output and standard error ones that do no harm: what cannot be written to
-    standard error is dropped, and what cannot be written to standard output is a UsageError unless
-    its reader left, as it is where that is closed. An encoding without ± spells it."""
+    """Replace standard output and standard error by robust streams. An encoding without ± gets
+    +- instead."""
     sys.stdout = _guarded(1, sys.stdout, "cudareduce.spelled", result=True)
     sys.stderr = _guarded(2, sys.stderr, "backslashreplace", result=False)
 
 
 def _guarded(number: int, stream: TextIO | None, errors: str, *, result: bool) -> io.TextIOWrapper:
-    if stream is None:  # closed: the next file to be opened would take its number
+    if stream is None:  # closed: the next opened file would get this descriptor
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
         os.set_inheritable(number, True)
     buffer = io.BufferedWriter(_Descriptor(number, result=result, closed=stream is None))
@@ -67,11 +66,11 @@ def _guarded(number: int, stream: TextIO | None, errors: str, *, result: bool) -
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding lacks: +- for ±, else a question mark."""
+    """A codec error handler: +- for ±, else a question mark."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    lacking = error.object[error.start : error.end]
-    return "".join({"±": "+-"}.get(letter, "?") for letter in lacking), error.end
+    missing = error.object[error.start : error.end]
+    return "".join("+-" if letter == "±" else "?" for letter in missing), error.end
 
 
 codecs.register_error("cudareduce.spelled", _spelled)

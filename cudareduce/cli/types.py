@@ -1,4 +1,4 @@
-"""Types of options: what they take, and how a wrong value is answered."""
+"""Parameter types: which values they accept, and the message for others."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: What cannot be read to its end.
+#: File types that cannot be read to their end, as tests of a mode.
 DEVICES = (stat.S_ISCHR, stat.S_ISBLK)
-#: What cannot be written anew, either.
+#: File types that cannot be overwritten either.
 NO_PLAIN_FILE = (*DEVICES, stat.S_ISFIFO, stat.S_ISSOCK)
-#: What Linux takes, in bytes: a name in a folder, and a whole path.
+#: Linux limits in bytes: of a file name, and of a path.
 _LONGEST_NAME, _LONGEST_PATH = 255, 4095
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
-    """`--n`: one size, a list, or a range."""
+    """One size, a list, or a range."""
 
     name = "SIZES"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        """Sizes in elements."""
         from cudareduce.problem.sizes import parse_sizes
 
         if isinstance(value, tuple):
@@ -46,7 +45,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 
 class Count(click.ParamType[int]):
-    """A whole number between two limits, written as a size is."""
+    """An integer between two limits, written like a size (2^20, 1Mi)."""
 
     name = "N"
 
@@ -54,7 +53,6 @@ class Count(click.ParamType[int]):
         self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """The number."""
         from cudareduce.problem.sizes import parse_size
 
         if isinstance(value, int):
@@ -71,7 +69,7 @@ class Count(click.ParamType[int]):
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers between two limits, with commas, and ranges that double."""
+    """A list of integers between two limits, and ranges that double."""
 
     name = "N,..."
 
@@ -79,7 +77,6 @@ class Counts(click.ParamType[tuple[int, ...]]):
         self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        """The numbers, each once."""
         from cudareduce.problem.sizes import parse_range
 
         if isinstance(value, tuple):
@@ -91,15 +88,15 @@ class Counts(click.ParamType[tuple[int, ...]]):
         if not numbers or not all(self._low <= number <= self._high for number in numbers):
             limits = f"from {self._low} to {self._high}"
             self.fail(
-                f"{reprlib.repr(value)} is no list of whole numbers {limits}: write 8, 8,16,132 or "
-                "8..128, which doubles",
+                f"{reprlib.repr(value)} is not a list of whole numbers {limits}: write 8, "
+                "8,16,132 or 8..128 (which doubles)",
                 param, ctx,
             )  # fmt: skip
         return tuple(dict.fromkeys(numbers))
 
 
 class CountOrWord(click.ParamType[int | str]):
-    """A whole number between two limits, or one of some words in its place."""
+    """An integer between two limits, or one of several words."""
 
     name = "N"
 
@@ -107,16 +104,14 @@ class CountOrWord(click.ParamType[int | str]):
         self._count, self._words = Count(low, high), words
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
-        """The number, or the word."""
         return value if value in self._words else self._count.convert(value, param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        """Words that begin so."""
         return completed(self._words, incomplete)
 
 
 class Amount(click.ParamType[float]):
-    """A finite number up to a limit; above 0, or from 0 on."""
+    """A finite number, above 0 (or at least 0 with `zero`), up to a limit."""
 
     name = "NUMBER"
 
@@ -124,7 +119,6 @@ class Amount(click.ParamType[float]):
         self._high, self._zero = high, zero
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """The number; `nan`, `inf` and what overflows are none."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -136,7 +130,7 @@ class Amount(click.ParamType[float]):
 
 
 class Word(click.ParamType[str]):
-    """One of some known words."""
+    """One of several words."""
 
     name = "WORD"
 
@@ -144,24 +138,21 @@ class Word(click.ParamType[str]):
         self.known = tuple(known)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """The word."""
         if value not in self.known:
             self.fail(f"{reprlib.repr(value)} is not one of: {', '.join(self.known)}", param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        """Words that begin so."""
         return completed(self.known, incomplete)
 
 
 class Words(click.ParamType[tuple[str, ...]]):
-    """A list of known words with commas, or `all`."""
+    """A comma-separated list of words, or `all`."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.name, self.known = name, known
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """The words, each known."""
         if isinstance(value, tuple):
             return value
         words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
@@ -172,7 +163,6 @@ class Words(click.ParamType[tuple[str, ...]]):
         return self.known if "all" in words else words
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        """What may follow the last comma."""
         before, comma, _ = incomplete.rpartition(",")
         taken = before.split(",")
         words = [word for word in self.known if word not in taken] + ([] if comma else ["all"])
@@ -180,7 +170,7 @@ class Words(click.ParamType[tuple[str, ...]]):
 
 
 class Peers(click.ParamType[tuple[str, ...]]):
-    """Libraries, or single ways to call one as results name them, with commas, or `all`."""
+    """A comma-separated list of libraries or of single calls such as `cub:run_to_run`, or `all`."""
 
     name = "NAMES"
 
@@ -188,7 +178,6 @@ class Peers(click.ParamType[tuple[str, ...]]):
         self._libraries = Words(self.name, known)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        """The names, each known, in small letters."""
         if isinstance(value, tuple):
             return value
         words = [word.strip().lower().removeprefix("peer:") for word in value.split(",")]
@@ -202,33 +191,24 @@ class Peers(click.ParamType[tuple[str, ...]]):
         for word in words:
             if ":" in word and word not in peers:
                 self.fail(
-                    f"{reprlib.repr(word)} is no way to call a library: `cudareduce list peers` "
-                    "shows them", param, ctx,
+                    f"{reprlib.repr(word)} is not a library call: see `cudareduce list peers`",
+                    param, ctx,
                 )  # fmt: skip
         return known if "all" in words else tuple(dict.fromkeys(words))
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        """Libraries that may follow the last comma."""
         return self._libraries.shell_complete(ctx, param, incomplete)
 
 
-def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
-    """Those that begin as what is typed does, for a shell."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
-
-
 class Place(click.Path):
-    """A file or a folder, by a name that can be one. `refused` are the kinds of what is there that
-    it must not be: tests of its mode, as `stat.S_ISCHR`."""
+    """The path of a file or directory. `refused` are tests of a mode (such as `stat.S_ISCHR`) for
+    file types that are not accepted."""
 
     def __init__(self, refused: tuple[Callable[[int], bool], ...] = (), **kinds: bool) -> None:
         super().__init__(path_type=Path, **kinds)
         self._refused = refused
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The path."""
         problem = why_no_name(os.fspath(value)) or self._why_refused(value)
         if problem:
             self.fail(problem, param, ctx)
@@ -237,26 +217,29 @@ class Place(click.Path):
     def _why_refused(self, value: Any) -> str | None:
         try:
             mode = Path(value).stat().st_mode
-        except OSError as error:  # whoever opens it says so, but resolves its name before
-            if str(value) == "-" and self._refused:  # to be read
-                return "standard input is not read: name a file"
+        except OSError as error:  # reported where the file is opened, except for endless links
+            if str(value) == "-" and self._refused:  # an input
+                return "standard input is not supported: name a file"
             return f"{value} is a link to itself" if error.errno == errno.ELOOP else None
         if any(kind(mode) for kind in self._refused):
             return f"{value} is a device or a pipe: name a file"
         return None
 
 
-def why_no_name(text: str) -> str | None:
-    """Why nothing can be called this, or None: it is empty, it has control characters, or it is
-    longer than file systems allow."""
-    if not text:
-        return "the name is empty"
-    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
-        return f"{reprlib.repr(text)} has control characters in it, as no name here has"
-    parts = [os.fsencode(part) for part in text.split("/")]
-    if max(map(len, parts)) > _LONGEST_NAME or len(os.fsencode(text)) > _LONGEST_PATH:
-        return f"{reprlib.repr(text)} is too long for a name"
-    return None
+class ArraySource(click.ParamType[str]):
+    """The word host, or a file."""
+
+    name = "host|FILE.npy"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        if value == "host":
+            return "host"
+        return str(Place(NO_PLAIN_FILE, dir_okay=False).convert(value, param, ctx))
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        return [*completed(("host",), incomplete), CompletionItem(incomplete, type="file")]
 
 
 class Name(click.ParamType[str]):
@@ -265,11 +248,66 @@ class Name(click.ParamType[str]):
     name = "NAME"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """The same text."""
         problem = why_no_name(value)
         if problem:
             self.fail(problem, param, ctx)
         return str(value)
+
+
+class Named(click.ParamType[str]):
+    """The name of a kernel (or file), of a suite, or one of `words`."""
+
+    def __init__(
+        self, name: str, *, kernels: bool = True, suites: bool = False,
+        words: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.name, self._kernels, self._suites, self._words = name, kernels, suites, words
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        problem = why_no_name(value)
+        if problem:
+            raise click.UsageError(f"{self.name}: {problem}", ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        from cudareduce.library.registry import kernel_files, kernels_folder
+
+        folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
+        names = []
+        if self._kernels:
+            names += sorted(path.stem for folder in folders for path in kernel_files(folder))
+            folder, slash, _ = incomplete.rpartition("/")
+            paths = sorted(Path(f"{folder}{slash}").glob("*.cu"))
+            names += [f"{folder}{slash}{path.name}" for path in paths]
+        if self._suites:
+            suites = (path for folder in folders for path in folder.glob("suites/*.toml"))
+            names += sorted(path.stem for path in suites)
+        if self._kernels and self._suites:
+            names.append("all")
+        completions = completed([*names, *self._words], incomplete)
+        # Without a match the shell completes file names.
+        return completions or [CompletionItem(incomplete, type="file")] * self._kernels
+
+
+def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
+    """The words that start with the typed text."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def why_no_name(text: str) -> str | None:
+    """Why a text cannot be the name of a file or kernel; None if it can."""
+    if not text:
+        return "the name is empty"
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
+        return f"{reprlib.repr(text)} contains control characters"
+    parts = [os.fsencode(part) for part in text.split("/")]
+    if max(map(len, parts)) > _LONGEST_NAME or len(os.fsencode(text)) > _LONGEST_PATH:
+        return f"{reprlib.repr(text)} is too long for a name"
+    return None
 
 
 def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -86,7 +86,7 @@ def test_a_package_kernel_keeps_its_own(cudareduce: Call) -> None:
     ask = ("verify", "reduce_shuffle", "--op", "max", "--n", 1000, "--backend", "cpu")
     code, out, err = cudareduce(*ask, "--nan", "drop", "--multiple-of", 7)
     assert code == 0, out
-    assert "--multiple-of, --nan have no effect here: no file of your own is named" in err
+    assert "--multiple-of, --nan have no effect here: no additional kernel is named" in err
 
 
 @pytest.mark.slow

@@ -38,26 +38,26 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         (("reproduce", "bbuf", "--backend", "cpu", "--rounds", "7", "--peak-gb-s", "9"),
          f"--rounds, --peak-gb-s have {NO_TIMES}"),
         (("bench", "auto", "--chunk", "1Mi"),
-         "--chunk has no effect here: only --from copies in chunks\n"),
+         "--chunk has no effect here: it needs --from\n"),
         (("bench", "auto", "--from", "tests/data/ones.npy", "--n", "9", "--seed", "1"),
-         "--n, --seed have no effect here: the file of --from has its own elements\n"),
+         "--n, --seed have no effect here: the file of --from defines the input\n"),
         (("verify", "--backend", "cpu", "--device", "0"),
-         "--device has no effect here: --backend cpu takes no GPU\n"),
+         "--device has no effect here: --backend cpu uses no GPU\n"),
         (("verify", "--rows", "5"),
-         "--rows has no effect here: without --n verify tries rows of its own\n"),
+         "--rows has no effect here: verify chooses the rows itself unless --n is given\n"),
         (("check", "--compile", "--baseline", "results/compile/nvcc-13.0.json", "--device", "1"),
-         "--device has no effect here: --compile takes no GPU\n"),
+         "--device has no effect here: --compile uses no GPU\n"),
         (("bench", "all", "--entry", "f", "--grid", "1", "--shared", "0", "--finish", "none"),
-         "--entry, --grid, --shared, --finish have no effect here: no file without a header is "
+         "--entry, --grid, --shared, --finish have no effect here: no external kernel file is "
          "named\n"),
         (("verify", "tests/wrong_kernels/lost_tail.cu", "--grid", "9"),
-         "--grid has no effect here: no file without a header is named\n"),
+         "--grid has no effect here: no external kernel file is named\n"),
         (("bench", "--identity", "0", "--rtol", "1e-3"),
-         "--identity, --rtol have no effect here: without --op-expr nothing takes it\n"),
+         "--identity, --rtol have no effect here: only --op-expr uses it\n"),
         (("bench", "--op-expr", "a + b", "--identity", "0", "--dtype", "int32", "--rtol", "0.1"),
          "--rtol has no effect here: integers are compared exactly\n"),
         (("bench", "--columns", "min", "--format", "csv"),
-         "--columns has no effect here: csv and json hold all of them\n"),
+         "--columns has no effect here: csv and json hold all columns\n"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
 )  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_file_without_a_header_takes_them(cudareduce: Call, tmp_path: Path) ->
 def test_an_operator_and_an_expression_contradict_each_other(cudareduce: Call) -> None:
     code, _, err = cudareduce("bench", "--op", "sum", "--op-expr", "a + b", "--identity", "0")
     assert code == 2
-    assert "--op-expr takes the place of --op: give one of them" in err
+    assert "--op-expr replaces --op: give only one of them" in err
 
 
 def test_what_only_a_gpu_can_time_is_told_where_there_is_none(

@@ -60,7 +60,7 @@ def test_help_fits_the_terminal(
     assert max(map(len, out.splitlines())) <= columns
     assert "\u00a0" not in out
     if not name:
-        assert "..." not in out.split("Commands:")[1]  # nothing is cut
+        assert "..." not in out.split("Measure:")[1]  # nothing is cut
     assert out.index("\nExamples:") > out.index("--help")
 
 

@@ -210,7 +210,7 @@ def test_info_names_what_is_missing(cudareduce: Call) -> None:
         (["show", "reduce_v?_*"], 2, "names 8 kernels; show one of"),
         (["show", "reduce_v0_baseline", "--diff"], 2, "begins a lineage"),
         (["report", "nobody.md"], 2, "cannot read nobody.md"),
-        (["compare", "-", "nobody.json"], 2, "standard input is not read: name a file"),
+        (["compare", "-", "nobody.json"], 2, "standard input is not supported: name a file"),
         (["frobnicate"], 2, "No such command"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -402,7 +402,7 @@ def test_no_memory_is_not_an_internal_error(
     monkeypatch.setattr("cudareduce.bench.request.choose_backend", full)
     code, out, err = cudareduce("bench", "--n", 1, *ON_CPU)
     assert (code, out) == (6, "")
-    assert "the host has not enough memory for this" in err
+    assert "the host does not have enough memory" in err
 
 
 def test_an_unwritable_place_is_found_before_the_run(

@@ -128,7 +128,7 @@ def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: 
 
 def test_options_without_effect_are_said(cudareduce: Call) -> None:
     err = cudareduce("show", KERNEL, "--arch", "80", "--dtype", "int8")[2]
-    assert err == "--arch, --dtype have no effect here: only --ptx and --sass compile\n"
+    assert err == "--arch, --dtype have no effect here: only --ptx and --sass compile the kernel\n"
 
 
 def test_colours_are_for_a_terminal(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,4 +163,4 @@ def test_a_suites_tree_has_what_its_kernels_come_from(cudareduce: Call) -> None:
 @pytest.mark.parametrize("arguments", [("peers", "--tree"), ("--tree", "--format", "json")])
 def test_a_tree_is_of_kernels(cudareduce: Call, arguments: tuple[str, ...]) -> None:
     code, _, err = cudareduce("list", *arguments)
-    assert (code, err) == (2, "cudareduce: --tree draws kernels: leave out peers and --format\n")
+    assert (code, err) == (2, "cudareduce: --tree cannot be combined with peers or --format json\n")

@@ -371,7 +371,7 @@ def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
     assert (row["rows"], row["n"], row["verdict"], row["confirmed"]) == (64, 1000, "SLOWER", True)
     code, _, err = cudareduce("check", "--baseline", tmp_path / "no.json", "--rows", 2)
     assert code == 2
-    assert "--rows goes with --base" in err
+    assert "--rows does not apply to --baseline" in err
 
 
 def test_a_kernel_that_the_baseline_does_not_hold_is_new_and_judged(

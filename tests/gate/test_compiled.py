@@ -150,9 +150,9 @@ def test_what_does_not_compile_comes_first(cudareduce: Call, trees: tuple[Path, 
 
 def test_what_goes_with_what(cudareduce: Call, trees: tuple[Path, Path]) -> None:
     for more, message in (
-        (("--update-baseline",), "--update-baseline goes with --baseline"),
-        (("--peers", "all"), "--peers goes with --baseline"),
-        (("--map", "a * a"), "--map is about answers"),
+        (("--update-baseline",), "--update-baseline does not apply to --compile --base"),
+        (("--peers", "all"), "--peers does not apply to --compile --base"),
+        (("--map", "a * a"), "--map does not apply to --compile --base"),
     ):
         code, _, err = check(cudareduce, trees, *more)
         assert (code, message in err) == (2, True)

@@ -88,7 +88,7 @@ def test_what_libraries_do_not_go_with(
 ) -> None:
     code, _, err = cudareduce("check", "--base", "HEAD", "--peers", "cub")
     assert code == 2
-    assert "--peers goes with --baseline" in err
+    assert "--peers does not apply to --base" in err
     baseline = tmp_path / "baseline.json"
     use_fakes(monkeypatch, "AS_CUB")
     cudareduce("bench", KERNEL, "--n", "2^13", "--peers", "cub", "--json", baseline)

@@ -93,11 +93,10 @@ def test_the_end_of_a_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [(("--base", "HEAD"), "--base is about a change"), (("--baseline", "x"), "--baseline is"),
-     (("--comment", "x"), "--comment is"), (("--junit", "x"), "--junit is"),
-     (("--compile",), "--compile is"), (("--all",), "--all is"), (("--ranks", "2"), "--ranks is")],
+    "words",
+    [("--base", "HEAD"), ("--baseline", "x"), ("--comment", "x"), ("--junit", "x"),
+     ("--compile",), ("--all",), ("--ranks", "2")],
 )  # fmt: skip
-def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...], said: str) -> None:
+def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...]) -> None:
     code, _, err = cudareduce("check", "--self", 3, *words)
-    assert (code, said in err) == (2, True)
+    assert (code, f"{words[0]} does not apply to --self" in err) == (2, True)

@@ -58,7 +58,7 @@ def test_ends_of_lines_and_a_byte_order_mark_stay(
         "last, with no end",
     ]
     page.write_bytes(mark + end.join(lines).encode())
-    assert cudareduce("report", page) == (0, "", f"{page} has its tables anew\n")
+    assert cudareduce("report", page) == (0, "", f"{page} is updated\n")
     text = page.read_bytes()
     assert text.startswith(mark + f"{OPEN}{end}{end}**sum of".encode())
     assert text.count(b"\n") == text.count(end.encode()) > 60

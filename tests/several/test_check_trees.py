@@ -106,9 +106,9 @@ def test_what_cannot_be_asked(
 
 def test_ranks_are_of_collectives(cudareduce: Call) -> None:
     code, _, err = cudareduce("check", "reduce_v7_shuffle", "--base", "HEAD", "--ranks", 2)
-    assert (code, "--ranks goes with a collective" in err) == (2, True)
+    assert (code, "--ranks needs a collective" in err) == (2, True)
     code, _, err = cudareduce("check", "--baseline", "none.json", "--ranks", 2)
-    assert (code, "--ranks goes with --base" in err) == (2, True)
+    assert (code, "--ranks does not apply to --baseline" in err) == (2, True)
 
 
 def gpus(cache: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,329 @@
+"""The commands that compare results: compare, check, history."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cudareduce.cli.help import Command, Commands
+from cudareduce.cli.library_options import add_library, check_versions
+from cudareduce.cli.options import (
+    MOST_ROUNDS,
+    MOST_SECONDS,
+    Option,
+    add_debug,
+    add_device,
+    add_dtypes,
+    add_file,
+    add_folders,
+    add_format,
+    add_json,
+    add_kernels,
+    add_map,
+    add_max_time,
+    add_no_cache,
+    add_ops,
+    add_peers,
+    add_quiet,
+    add_rows,
+    add_sizes,
+    add_time_limit,
+)
+from cudareduce.cli.request import field_names, make_request
+from cudareduce.cli.types import DEVICES, Amount, Count, Name, Named, Place, Sizes, options_of
+from cudareduce.errors import UsageError
+from cudareduce.several.names import COLLECTIVES, MOST_RANKS
+
+_LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
+Request = TypeVar("Request")
+
+
+class Threshold(click.ParamType[float]):
+    """A percentage, as a share."""
+
+    name = "PERCENT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        from cudareduce.gate.request import parse_threshold
+
+        if isinstance(value, float):
+            return value
+        if len(value) > _LONGEST_THRESHOLD:
+            self.fail(f"{reprlib.repr(value)} is not a threshold: write 5% or 2.5%", param, ctx)
+        try:
+            return parse_threshold(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Architectures(click.ParamType[tuple[int, ...]]):
+    """A list of compute capabilities without the point."""
+
+    name = "ARCHS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip().removeprefix("sm_") for word in value.split(",")]
+        for word in words:
+            if not (word.isascii() and word.isdigit() and len(word) < 4 and int(word) >= 50):
+                self.fail(
+                    f"{reprlib.repr(word)} is not an architecture: write 75,80,90", param, ctx
+                )
+        return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _add_threshold(what: str) -> Option[Any]:
+    return click.option("--threshold", type=Threshold(), metavar="PERCENT", help=what)
+
+
+_input = Place(DEVICES)
+_judging = options_of(
+    _add_threshold("Smallest change that counts.  [default: 5%]"),
+    click.option("--thresholds", type=_input, metavar="FILE",
+                 help="Thresholds per kernel, in a TOML file."),
+    click.option("--strict", is_flag=True, help="Exit with 4 if anything is UNCERTAIN."),
+    click.option("--allow-gone", is_flag=True, help="Accept kernels that are GONE."),
+    click.option("--no-same-code", is_flag=True,
+                 help="Compare times even if the machine code is identical."),
+    click.option("--cross-device", is_flag=True,
+                 help="Compare results from different GPUs, as percent of each card's ceiling."),
+    click.option("--all", "everything", is_flag=True, help="Also list what is the SAME."),
+    add_file("--junit", "JUnit XML"),
+    add_file("--benchmark-json", "the JSON of github-action-benchmark"),
+    add_file("--comment", "a pull request comment with all kernels, as Markdown"),
+    add_file("--markdown", "Markdown"),
+    add_format("table", "markdown", "json"),
+    add_debug,
+)  # fmt: skip
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce compare tests/data/simulated-{before,after}.json --threshold 3%
+cudareduce compare tests/data/simulated-{after,before}.json --all
+cudareduce compare tests/data/simulated-{before,after}.json --junit junit.xml""",
+)
+@click.argument("old", type=_input)
+@click.argument("new", type=_input)
+@_judging
+def compare(**options: Any) -> int:
+    """Compare two result files: what got slower, faster or wrong.
+
+    Takes the JSON files of bench, collective and check.
+    """
+    from cudareduce.gate.command import compare_files
+    from cudareduce.gate.request import CompareRequest
+
+    return compare_files(make_request(CompareRequest, options))
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%
+cudareduce check reduce_v7_shuffle --base main --n 2^20,2^25
+cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
+)
+@add_kernels("[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...", "auto")
+@click.option("--baseline", type=_input, metavar="FILE",
+              help="Baseline: a file of bench or collective --json; with --compile a file of "
+              "check --compile.")  # fmt: skip
+@click.option("--base", type=Name(), metavar="TREE",
+              help="Baseline: a revision or a directory of kernels, measured in the same rounds; "
+              "with a collective as KERNEL, on several GPUs.")  # fmt: skip
+@click.option("--self", "times", type=Count(1, _MOST_TIMES),
+              help="Number of comparisons of this tree with itself, which count false "
+              "verdicts.")  # fmt: skip
+@click.option("--compile", "compiling", is_flag=True,
+              help="Compare machine code and memory accesses, without a GPU.")  # fmt: skip
+@click.option("--update-baseline", is_flag=True,
+              help="Overwrite the baseline after showing the changes.")  # fmt: skip
+@click.option("--rounds", type=Count(1, MOST_ROUNDS),
+              help="Number of independent rounds.  [default: the baseline's, or 9]")  # fmt: skip
+@click.option("--budget", type=Amount(MOST_SECONDS, zero=True), metavar="SECONDS",
+              help="Time for more rounds of uncertain kernels.  [default: 60]")  # fmt: skip
+@add_max_time("Time limit of the whole run; what was left out is reported.")
+@add_sizes(None, "Number of elements, with --base or --library.  [default: 2^25, or 2^10 to 2^28]")
+@add_rows(None, what="Number of rows, each of --n elements, with --base.  [default: 1]")
+@add_ops(None, " With --base or --library.  [default: sum]")
+@add_dtypes(None, " With --base or --library.  [default: float32]")
+@click.option("--arch", type=Architectures(),
+              help="Architectures for --compile.  [default: the baseline's, or "
+              "75,80,90,100,120]")  # fmt: skip
+@add_library
+@click.option("--ranks", type=Count(2, MOST_RANKS), metavar="N",
+              help="Number of ranks, with --base and a collective.  [default: one per GPU, at "
+              "least 2]")  # fmt: skip
+@add_map
+@add_json
+@add_folders
+@add_device
+@add_time_limit
+@add_no_cache
+@add_quiet
+@add_peers
+@_judging
+@click.pass_obj
+def check(arguments: list[str], /, **options: Any) -> int:
+    """Measure kernels again and fail if one got slower (for CI).
+
+    Compares with a stored run (--baseline), with another tree of kernels (--base), or two versions
+    of NCCL or CUB (--library). With --compile no GPU is needed: machine code is compared, and with
+    --base only kernels whose code differs are timed, if there is a GPU.
+    """
+    if options["library"]:
+        return check_versions(arguments, options)
+    del options["library"]
+    options["argv"] = tuple(arguments)
+    has_base, has_baseline = options["base"] is not None, options["baseline"] is not None
+    if options["base"] == "":
+        raise click.UsageError("--base is empty: name a revision or a directory of kernels")
+    if has_base and has_baseline:
+        raise click.UsageError("--base and --baseline exclude each other: give only one of them")
+    if not (has_base or has_baseline or options["times"]):
+        raise click.UsageError(
+            "name a baseline: --baseline FILE (written by bench --json FILE), --base REV, "
+            "--self N, or --library NAME=OLD,NEW"
+        )
+    from cudareduce.gate.command import check, check_base, check_self
+    from cudareduce.gate.request import (
+        BaseRequest,
+        CheckRequest,
+        CompiledTreesRequest,
+        SelfRequest,
+    )
+
+    if options["times"] is not None:
+        judging = ("strict", "allow_gone", "no_same_code", "cross_device", "junit",
+                   "benchmark_json", "comment", "everything", "peers")  # fmt: skip
+        return check_self(_request(SelfRequest, "--self", options, judging))
+    compiling = options.pop("compiling")
+    if compiling and has_base:
+        from cudareduce.gate.compiled import check_compiled_trees
+
+        unused = ("peers", "cross_device", "json", "map", "ranks")
+        mode = "--compile --base"
+        return check_compiled_trees(_request(CompiledTreesRequest, mode, options, unused))
+    if compiling:
+        from cudareduce.compiled.command import CompileRequest, check_compiled
+
+        return check_compiled(
+            _request(CompileRequest, "--compile", options, ("json", "benchmark_json"))
+        )
+    if has_baseline:
+        from cudareduce.several.check import check_ranks
+
+        return check(_request(CheckRequest, "--baseline", options), check_ranks)
+    collective = COLLECTIVES.keys() & set(options["kernels"])
+    if options["ranks"] and not collective:
+        raise click.UsageError(f"--ranks needs a collective as KERNEL: {', '.join(COLLECTIVES)}")
+    request = _request(BaseRequest, "--base", options, ("peers", "cross_device", "json"))
+    if collective:
+        from cudareduce.several.check import check_base_ranks
+
+        return check_base_ranks(request)
+    return check_base(request)
+
+
+#: Defaults of modes without a baseline file.
+_DEFAULTS = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
+_FLAGS = {"everything": "all", "compiling": "compile", "folders": "kernels"}
+
+
+def _request(
+    kind: type[Request], mode: str, options: dict[str, Any], unused: Iterable[str] = ()
+) -> Request:
+    """The request of one mode of `check`. Raises UsageError for an option without effect: one that
+    the request has no field for, or one of `unused`."""
+    fields = field_names(kind)
+    # --device without effect is only reported.
+    for key in sorted(options.keys() - fields - {"debug", "device"}) + list(unused):
+        if options[key]:
+            flag = _FLAGS.get(key, key.replace("_", "-"))
+            raise click.UsageError(f"--{flag} does not apply to {mode}: leave it out")
+    options = {key: options[key] or _DEFAULTS.get(key, options[key]) for key in options}
+    return make_request(kind, options, options.keys() - fields)
+
+
+_FOLDER = "history"
+_reading = options_of(
+    click.option("--from", "folder", type=Place(file_okay=False), default=_FOLDER,
+                 show_default=True, metavar="FOLDER", help="Directory of the history."),
+    click.option("--since", type=Name(), metavar="DAY|REV",
+                 help="First day or revision to include."),
+)  # fmt: skip
+
+
+@click.group(
+    cls=Commands,
+    epilog="""cudareduce history add run.json --into history
+cudareduce history show reduce_v7_shuffle --n 2^25
+cudareduce history check --threshold 2%""",
+)
+def history() -> None:
+    """Track times over many runs and find when a kernel became slower.
+
+    Detects gradual regressions that stay below the threshold of each single check. The history is a
+    directory with one line of JSON per run, which may be a branch of its own.
+    """
+
+
+@history.command(
+    "add",
+    epilog="""cudareduce history add run.json
+cudareduce history add run.json --into ../benchmarks/history
+cudareduce history add results/nvidia-h200/baseline.json""",
+)
+@click.argument("result", type=Place(DEVICES))
+@click.option("--into", "folder", type=Place(file_okay=False), default=_FOLDER, show_default=True,
+              metavar="FOLDER", help="Directory of the history; created if missing.")  # fmt: skip
+@add_debug
+def add_(result: Path, folder: Path, debug: bool) -> int:
+    """Append a result file of bench or check.
+
+    Concurrent jobs may do so; a run that is already stored is ignored.
+    """
+    from cudareduce.history.command import add
+
+    return add(result, folder)
+
+
+@history.command(
+    "show",
+    epilog="""cudareduce history show reduce_v7_shuffle
+cudareduce history show 'reduce_tiles*' --n 2^25 --since 2026-03-01
+cudareduce history show reduce_v7_shuffle --from ../benchmarks/history | less""",
+)
+@click.argument("kernel", type=Named("KERNEL"))
+@click.option("--n", type=Sizes(), help="Number of elements.  [default: all sizes]")
+@_reading
+@add_debug
+def show_(**options: Any) -> int:
+    """Draw the times of a kernel and their change points."""
+    from cudareduce.history.command import ShowRequest, show
+
+    return show(make_request(ShowRequest, options))
+
+
+@history.command(
+    "check",
+    epilog="""cudareduce history check
+cudareduce history check --threshold 3% --all
+cudareduce history check --since 2026-03-01 --junit history.xml""",
+)
+@_add_threshold("Largest allowed distance above the best level of a kernel.  [default: 2%]")
+@_reading
+@click.option("--all", "everything", is_flag=True, help="Also list what is the SAME.")
+@add_file("--junit", "JUnit XML")
+@add_file("--markdown", "Markdown")
+@add_format("table", "markdown", "json")
+@add_debug
+def check_(**options: Any) -> int:
+    """Exit with 1 if a kernel became slower and stayed so for two runs."""
+    from cudareduce.history.command import HistoryCheckRequest, check
+
+    return check(make_request(HistoryCheckRequest, options))

@@ -1,0 +1,246 @@
+"""The commands that show kernels, results and this machine, and run no kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cudareduce.cli.help import Command
+from cudareduce.cli.options import (
+    add_arch,
+    add_debug,
+    add_device,
+    add_files,
+    add_folders,
+    add_format,
+    add_shape,
+    one_of,
+)
+from cudareduce.cli.request import make_request
+from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Name, Named, Place, Sizes, Word
+from cudareduce.errors import UsageError
+from cudareduce.plot.figure import KINDS
+from cudareduce.problem.dtypes import DTYPES
+from cudareduce.problem.operators import OPERATORS
+
+_add_results = click.option(
+    "--results", type=Place(NO_PLAIN_FILE), multiple=True, metavar="FILE",
+    help="Result files to compute gains from.  [default: those of the project]",
+)  # fmt: skip
+
+
+@click.command(
+    "list",
+    cls=Command,
+    epilog="""cudareduce list
+cudareduce list fastcuda
+cudareduce list --tree""",
+)
+@click.argument("suite", required=False, type=Named("SUITE", kernels=False, suites=True))
+@click.option("--tree", is_flag=True, help="Show each kernel below its predecessor, with gains.")
+@_add_results
+@add_format("table", "json")
+@add_folders
+@add_debug
+def list_(
+    suite: str | None, tree: bool, results: tuple[Path, ...], style: str,
+    folders: tuple[Path, ...], debug: bool,
+) -> int:  # fmt: skip
+    """List suites, kernels and their techniques.
+
+    `list peers` lists the calls of libraries for --libraries, and which are installed.
+    """
+    from cudareduce.cli.listing import chosen_of, list_json, list_section, print_tree
+    from cudareduce.library.registry import load_registry
+    from cudareduce.report.terminal import print_sections
+
+    if tree and (suite == "peers" or style == "json"):
+        raise UsageError("--tree cannot be combined with peers or --format json")
+    if suite == "peers":
+        from cudareduce.peers.catalogue import peers_json, peers_section
+
+        if style == "json":
+            click.echo(peers_json())
+        else:
+            print_sections([peers_section()])
+        return 0
+    registry = load_registry(folders)
+    if tree:
+        print_tree(registry, chosen_of(registry, suite), results)
+    elif style == "json":
+        click.echo(list_json(registry, suite))
+    else:
+        print_sections(list_section(registry, suite))
+    return 0
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce show reduce_v0_baseline | less
+cudareduce show reduce_v2_no_bank_conflict --diff
+cudareduce show reduce_v7_shuffle --sass --dtype float16""",
+)
+@click.argument("kernel", type=Named("KERNEL"))
+@add_files
+@click.option("--diff", is_flag=True, help="Show the changes since the predecessor.")
+@click.option("--ptx", is_flag=True, help="Show the PTX.")
+@click.option("--sass", is_flag=True, help="Show the machine code, with expensive instructions "
+              "explained.")  # fmt: skip
+@add_arch("Architecture for --ptx and --sass.")
+@click.option("--op", type=Word(OPERATORS), metavar="OP",
+              help="Operator for --ptx and --sass.  [default: sum, or the first "
+              "supported]")  # fmt: skip
+@click.option("--dtype", type=Word(DTYPES), metavar="DTYPE",
+              help="Element type for --ptx and --sass.  [default: float32, or the first "
+              "supported]")  # fmt: skip
+@add_shape
+@_add_results
+@add_folders
+@add_debug
+def show(**options: Any) -> int:
+    """Show what a kernel changes, what it gains, and its source.
+
+    Or its diff to the predecessor, its PTX or its machine code. Gains are those of stored runs.
+    """
+    from cudareduce.cli.listing import ShowRequest
+    from cudareduce.cli.listing import show as print_kernel
+
+    return print_kernel(make_request(ShowRequest, options))
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce plot results/nvidia-h200/sweep.json
+cudareduce plot results/nvidia-h200/libraries-*.json --kind winners
+cudareduce plot before.json after.json --only 'reduce_v*' --png change.png""",
+)
+@click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=Place(DEVICES))
+@click.option("--kind", type=Word(KINDS), metavar="KIND",
+              help=f"Kind of chart: {one_of(tuple(KINDS))}.  [default: the kind that fits the "
+              "results]")  # fmt: skip
+@click.option("--only", type=Name(), multiple=True, metavar="NAME",
+              help="Kernel or library to draw, or a pattern such as 'cub:*'; may be "
+              "repeated.")  # fmt: skip
+@click.option("--n", type=Sizes(), default=(),
+              help="Number of elements, in ladder and gpus.  [default: the size with most "
+              "kernels]")  # fmt: skip
+@click.option("--png", type=Place(), metavar="FILE", help="Write PNG instead of printing.")
+@click.option("--svg", type=Place(), metavar="FILE", help="Write SVG instead of printing.")
+@add_debug
+def plot(**options: Any) -> int:
+    """Draw charts of results, in the terminal or as PNG and SVG.
+
+    Bandwidth over n, the ladder of kernels, kernels against libraries, the fastest of each type and
+    size, before and after. Needs pip install 'cudareduce[plot]'.
+    """
+    from cudareduce.plot.command import PlotRequest
+    from cudareduce.plot.command import plot as draw
+
+    return draw(make_request(PlotRequest, options))
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce report docs/publications.md
+cudareduce report README.md --check
+cudareduce report results/nvidia-h200/sweep.json --html sweep.html""",
+)
+@click.argument("files", nargs=-1, metavar="[FILE.md|RESULT...]", type=Place(NO_PLAIN_FILE))
+@click.option("--check", is_flag=True, help="Change nothing; exit with 2 if a table is outdated.")
+@click.option("--html", type=Place(NO_PLAIN_FILE), metavar="FILE",
+              help="Write a page of results: tables, charts, lessons, sources.")  # fmt: skip
+@add_debug
+def report(files: tuple[Path, ...], check: bool, html: Path | None, debug: bool) -> int:
+    """Update the tables of a Markdown file, or write a results page.
+
+    Markers in the Markdown file (default: README.md) name the results of each table. A page
+    (--html) is one file that works in any browser without a network; several results become tabs,
+    and results of several GPUs are compared. --html needs pip install 'cudareduce[html]'.
+    """
+    if html is not None:
+        from cudareduce.page.command import PageRequest, page
+
+        if not files or check:
+            raise UsageError("--html needs result files such as run.json, and excludes --check")
+        return page(PageRequest(results=files, html=html))
+    if len(files) > 1 or any(file.suffix == ".json" for file in files):
+        raise UsageError("report takes one Markdown file; for a page of results add --html FILE")
+    return _update_tables(files[0] if files else Path("README.md"), check)
+
+
+def _update_tables(file: Path, check: bool) -> int:
+    from cudareduce.library.registry import load_registry
+    from cudareduce.progress import say
+    from cudareduce.report.markdown import update_readme
+    from cudareduce.reproduce.experiments import tables
+    from cudareduce.results.store import write_text
+
+    registry = load_registry(())
+    old, new = update_readme(file, lambda run: tables(run, registry))
+    if old == new:
+        say(f"{file} is up to date")
+        return 0
+    if check:
+        raise UsageError(f"the tables of {file} are outdated: run cudareduce report {file}")
+    write_text(file, new)
+    say(f"{file} is updated")
+    return 0
+
+
+@click.command(
+    cls=Command,
+    epilog="""cudareduce info
+cudareduce info --device 0
+cudareduce info > machine.txt""",
+)
+@add_device
+@add_debug
+def info(device: int, debug: bool) -> int:
+    """Show what this machine can run and how to install the rest.
+
+    GPU, driver, compilers, libraries, permissions; the last line tells if it is ready to measure.
+    """
+    from cudareduce.cli.info import info_section
+    from cudareduce.report.terminal import print_sections
+
+    print_sections([info_section(device)])
+    return 0
+
+
+#: How to install the script of each shell.
+_INSTALL = {
+    "bash": "to install, add to ~/.bashrc: source <(cudareduce completion bash)",
+    "zsh": "to install, add to ~/.zshrc below compinit: source <(cudareduce completion zsh)",
+    "fish": "to install: cudareduce completion fish > ~/.config/fish/completions/cudareduce.fish",
+}
+
+
+@click.command(
+    cls=Command,
+    epilog="""source <(cudareduce completion bash)
+source <(cudareduce completion zsh)
+cudareduce completion fish > ~/.config/fish/completions/cudareduce.fish""",
+)
+@click.argument("shell", type=Word(_INSTALL), metavar="bash|zsh|fish")
+@add_debug
+@click.pass_context
+def completion(ctx: click.Context, shell: str, debug: bool) -> int:
+    """Print the shell completion script for bash, zsh or fish.
+
+    A comment at the top says how to install it.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(ctx.find_root().command, {}, "cudareduce", "_CUDAREDUCE_COMPLETE").source()
+    # Click's fish script splits a list with commas at its first word.
+    script = script.replace('string split ","', 'string split --max 1 ","')
+    first, rest = script.split("\n", 1)
+    head = [f"# {_INSTALL[shell]}", first]
+    if first.startswith("#"):  # zsh needs #compdef as the first line
+        head.reverse()
+    click.echo("\n".join([*head, rest]), nl=False)
+    return 0
