@@ -1,7 +1,7 @@
-"""The same from Python: measure, verify, reveal, load and draw, with results to work on.
+"""The Python API: bench, verify, reveal, load, compare and plot.
 
-`import cudareduce`, then `cudareduce.bench("auto", n=2**25)`. Nothing is printed, and what the
-command line says in a sentence is raised as a `CudareduceError`.
+`import cudareduce`, then `cudareduce.bench("auto", n=2**25)`. Nothing is printed; the errors of the
+command line are raised as a `CudareduceError`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from cudareduce.results.store import run_of, to_json, write_bytes, write_text
 from cudareduce.reveal.orders import Order
 
 Item = TypeVar("Item")
-#: A kernel as on the command line: its name, a suite, a pattern, or a file.
+#: A kernel, suite, pattern or file, as on the command line.
 Named = str | Path
-#: One or several, as numbers or as on the command line: 2**20, "2^20,2^25", range(1, 9).
+#: One or several sizes, as numbers or as on the command line: 2**20, "2^20,2^25", range(1, 9).
 Sizes = int | str | Sequence[int]
-#: Of a picture in characters, where there is no terminal to ask.
+#: Width of a chart in characters.
 _COLUMNS = 80
-#: Options that print or write: a result is shown and saved by itself.
+#: Options that print or write; a Result has methods for that.
 _PRINTED = {
     "style", "columns", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "debug",
 }  # fmt: skip
-#: Options of the command line alone.
-_TYPED_ONLY = ("source", "chunk", "gpus", "meet")
+#: Options without support in the API.
+_COMMAND_LINE_ONLY = ("source", "chunk", "gpus", "meet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result(Generic[Item]):
-    """What was found: `items` are records, orders or compared rows, `exit_code` is what the command
-    would end with, `json` what its file would hold. A notebook shows it as tables, `print` too."""
+    """The result of a command: `items` are records, summation orders or compared rows, `exit_code`
+    and `json` are those of the command. Notebooks and `print` show it as tables."""
 
     items: tuple[Item, ...]
     exit_code: int
@@ -59,11 +59,11 @@ class Result(Generic[Item]):
     rows: tuple[Mapping[str, Any], ...]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dict for each item, as pandas.DataFrame and polars.DataFrame take them."""
+        """One dict per item, for pandas.DataFrame and polars.DataFrame."""
         return [dict(row) for row in self.rows]
 
     def save(self, path: str | Path) -> None:
-        """Write the file that `--json` would. A place that cannot be written to is a UsageError."""
+        """Write the file of `--json`. Raises UsageError if it cannot be written."""
         write_text(Path(path), self.json)
 
     def __str__(self) -> str:
@@ -77,17 +77,17 @@ class Result(Generic[Item]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """The charts of `plot`: a notebook shows them, `print` draws them in characters, and `save`
+    """The charts of `plot`: notebooks show them, `print` draws them in characters, and `save`
     writes PNG or SVG. Raises EnvironmentProblem without vl-convert-python or plotext."""
 
     figures: tuple[Figure, ...]
 
     def save(self, path: str | Path) -> None:
-        """Write it. A name that ends in neither .png nor .svg is a UsageError, and so is a place
-        that cannot be written to."""
+        """Write a .png or .svg file. Raises UsageError for another name, and if it cannot be
+        written."""
         style = Path(path).suffix.removeprefix(".")
         if style not in ("png", "svg"):
-            raise UsageError(f"{path}: a picture's name ends in .png or .svg")
+            raise UsageError(f"{path}: the file name of a picture must end in .png or .svg")
         write_bytes(Path(path), image(self.figures, style))
 
     def __str__(self) -> str:
@@ -101,35 +101,35 @@ class Picture:
 
 
 def bench(*kernels: Named, n: Sizes = 2**25, **options: Any) -> Result[Record]:
-    """Verify kernels, then time them, as `cudareduce bench` does; without a GPU only verify.
+    """Verify kernels, then time them, like `cudareduce bench`; without a GPU only verify.
 
-    `options` are those of the command by their names: `op="sum,max"`, `dtype=["float16"]`,
-    `rounds=9`, `peers="cub,torch"`, `max_time=60.0`. Raises UsageError, EnvironmentProblem.
+    `options` are the options of the command: `op="sum,max"`, `dtype=["float16"]`, `rounds=9`,
+    `peers="cub,torch"`, `max_time=60.0`. Raises UsageError and EnvironmentProblem.
     """
     from cudareduce.bench.command import timed_run
     from cudareduce.bench.request import BenchRequest
 
     request = _request(BenchRequest, "bench", kernels, {"n": n, **options})
-    with _main_left_alone():
+    with _hidden_main():
         done = timed_run(request)
     return _of_run(done.run, sections(done.run, (), done.roots), done.exit_code)
 
 
 def verify(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Record]:
-    """Only the answers, as `cudareduce verify`; without sizes those where reductions go wrong.
-    Options and errors are as for `bench`."""
+    """Check the results of kernels, like `cudareduce verify`; by default at sizes that reveal
+    errors. Options and errors as for `bench`."""
     from cudareduce.bench.request import VerifyRequest
     from cudareduce.bench.verify_command import found_sections, verified
 
     request = _request(VerifyRequest, "verify", kernels, {"n": n, **options})
-    with _main_left_alone():
+    with _hidden_main():
         done = verified(request)
     return _of_run(done.run, found_sections(done.run), done.exit_code)
 
 
 def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Order]:
-    """In which order kernels and libraries add, as `cudareduce reveal`. Options are those of that
-    command, errors as for `bench`."""
+    """Find the summation order of kernels and libraries, like `cudareduce reveal`. Errors as for
+    `bench`."""
     from cudareduce.results.provenance import tool
     from cudareduce.reveal.command import RevealRequest, exit_code, revealed
     from cudareduce.reveal.orders import Table
@@ -137,7 +137,7 @@ def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Or
     from cudareduce.reveal.orders import to_json as table_json
 
     request = _request(RevealRequest, "reveal", kernels, {"n": n, **options})
-    with _main_left_alone():
+    with _hidden_main():
         found = revealed(request)
     table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
     return Result(
@@ -148,14 +148,14 @@ def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Or
 
 
 def load(path: str | Path) -> Result[Record]:
-    """A stored run. One that is missing, cut short or another tool's is a UsageError."""
+    """Load a stored run. Raises UsageError if it is missing, truncated or another kind of file."""
     run = load_run(Path(path))
     return _of_run(run, sections(run), 0)
 
 
 def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
-    """Two stored runs, as `cudareduce compare`: each item is a row with its verdict. Raises
-    UsageError, and BaselineError where they are of machines that cannot be compared."""
+    """Compare two stored runs, like `cudareduce compare`: each item is a row with its verdict.
+    Raises UsageError, and BaselineError if their machines cannot be compared."""
     from cudareduce.gate.command import judged_files
     from cudareduce.gate.report import exit_code, judged_sections, rows_json
     from cudareduce.gate.request import CompareRequest
@@ -176,18 +176,17 @@ def plot(
     only: str | Sequence[str] = (),
     n: int | Sequence[int] = (),
 ) -> Picture:
-    """Pictures of runs, stored or just made, as `cudareduce plot`: of a kind or, None, of the one
-    that fits, of some kernels by names or patterns, at some sizes. Nothing to draw is a
-    UsageError."""
+    """Draw charts of runs, stored or returned by `bench`, like `cudareduce plot`. By default of the
+    kind that fits; `only` and `n` select kernels and sizes. Raises UsageError if nothing is
+    drawn."""
     if kind not in (None, *KINDS):
-        raise UsageError(f"{kind} is no kind of picture: there are {', '.join(KINDS)}")
+        raise UsageError(f"{kind!r} is not a kind of chart: use one of {', '.join(KINDS)}")
     names = [only] if isinstance(only, str) else only
     sizes = [n] if isinstance(n, int) else n
     return Picture(tuple(figures([_run(result) for result in results], kind, names, sizes)))
 
 
 def _run(result: str | Path | Result[Record]) -> Run:
-    """The run that a file or a result holds."""
     if isinstance(result, Result):
         return run_of(Path("the result"), loads(result.json))
     return load_run(Path(result))
@@ -201,9 +200,9 @@ def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record
 
 
 @contextmanager
-def _main_left_alone() -> Iterator[None]:
-    """Processes that multiprocessing starts run the caller's script once more, unless all that it
-    does is guarded; ours need nothing of it, and so they are not told of it."""
+def _hidden_main() -> Iterator[None]:
+    """Hide the caller's script from multiprocessing, whose workers would run it again unless it is
+    guarded by `if __name__ == "__main__"`."""
     main = sys.modules["__main__"]
     kept: dict[str, Any] = {
         name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)
@@ -222,35 +221,37 @@ Request = TypeVar("Request")
 def _request(
     kind: type[Request], command: str, kernels: Sequence[Named], given: Mapping[str, Any]
 ) -> Request:
-    """The request that the command line would make of the same. A value that will not do is a
-    UsageError, an option that the command has not is a TypeError."""
+    """The request that the command line makes of the same options. Raises UsageError for an invalid
+    value, and TypeError for an unknown option."""
     parser = cli.commands[command]
     known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
              if isinstance(param, click.Option)
-             and param.name not in (*_PRINTED, *_TYPED_ONLY)}  # fmt: skip
-    for one in (kernel for kernel in kernels if not isinstance(kernel, str | Path)):
-        raise TypeError(f"{command}() takes names and paths, one by one, no {type(one).__name__}")
+             and param.name not in (*_PRINTED, *_COMMAND_LINE_ONLY)}  # fmt: skip
+    for kernel in kernels:
+        if not isinstance(kernel, str | Path):
+            kind_name = type(kernel).__name__
+            raise TypeError(f"{command}() takes names and paths as arguments, not {kind_name}")
     arguments = [str(kernel) for kernel in kernels]
     silent = {"quiet": True} if "quiet" in known else {}
     for name, value in {**silent, **given}.items():
         if name not in known:
-            raise TypeError(f"{command}() has no option {name!r}: it has {', '.join(known)}")
+            raise TypeError(f"{command}() has no option {name!r}, only {', '.join(known)}")
         arguments += _typed(known[name], value)
     try:
         with parser.make_context(command, arguments) as ctx:
             typed = {"argv": (command, *arguments)} if "argv" in get_type_hints(kind) else {}
-            return make_request(kind, {**ctx.params, **typed}, _TYPED_ONLY)
+            return make_request(kind, {**ctx.params, **typed}, _COMMAND_LINE_ONLY)
     except click.UsageError as error:
         raise UsageError(error.format_message()) from None
 
 
 def _typed(option: click.Option, value: Any) -> list[str]:
-    """An option as it would be typed."""
+    """An option with its value as command-line arguments."""
     name = option.opts[-1]
     if value is None or value is False:
         return []
     if option.is_flag:
         return [name]
-    several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    words = [str(one) for one in several]
+    is_list = isinstance(value, Iterable) and not isinstance(value, str)
+    words = list(map(str, value)) if is_list else [str(value)]
     return [f"{name}={word}" for word in (words if option.multiple else [",".join(words)])]

@@ -76,9 +76,11 @@ def test_a_picture_is_shown_saved_and_printed(tmp_path: Path) -> None:
     for name, begins in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
         picture.save(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begins)
-    with pytest.raises(UsageError, match=r"a\.pdf: a picture's name ends in \.png or \.svg"):
+    with pytest.raises(
+        UsageError, match=r"a\.pdf: the file name of a picture must end in \.png or \.svg"
+    ):
         picture.save(tmp_path / "a.pdf")
-    with pytest.raises(UsageError, match="pie is no kind of picture: there are sizes, "):
+    with pytest.raises(UsageError, match="'pie' is not a kind of chart: use one of sizes, "):
         cudareduce.plot(STORED, kind="pie")
     with pytest.raises(UsageError, match="no timed kernel is called nix"):
         cudareduce.plot(STORED, only=["nix"])
@@ -101,7 +103,7 @@ def test_a_run_without_records_says_so(tmp_path: Path) -> None:
 
 
 def test_several_kernels_are_several_arguments() -> None:
-    with pytest.raises(TypeError, match="takes names and paths, one by one, no list"):
+    with pytest.raises(TypeError, match="takes names and paths as arguments, not list"):
         cudareduce.verify(["reduce_atomic", "reduce_v0_baseline"])  # type: ignore[arg-type]
 
 
@@ -135,7 +137,7 @@ def test_a_value_that_will_not_do_is_raised(options: dict[str, object], message:
 
 @pytest.mark.parametrize("name", ["nix", "json", "format", "columns", "debug"])
 def test_an_option_that_there_is_not_is_a_mistake_of_the_program(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"bench\(\) has no option '{name}': it has n, "):
+    with pytest.raises(TypeError, match=rf"bench\(\) has no option '{name}', only n, "):
         cudareduce.bench(KERNEL, **{name: "x"})
 
 

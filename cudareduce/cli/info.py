@@ -1,7 +1,4 @@
-"""What this machine can run, in words: the first thing to look at when something is missing.
-
-Whatever is broken here is a row or a note; nothing of it is an error.
-"""
+"""The output of `info`: what this machine can run. Problems are reported as notes, not errors."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
 MISSING, ABSENT = "not found", "not installed"
-#: PyCUDA without curand, which is not used here and which NVIDIA's packages cannot link.
+#: Builds PyCUDA without curand, which is unused and cannot be linked from NVIDIA's packages.
 BUILD_PYCUDA = (
     "pip install --config-settings=--global-option=--conf:CUDA_ENABLE_CURAND=False "
     "pycuda nvidia-ml-py"
 )
-#: What some commands do more with: what for, and what brings it.
+#: Optional tools: their purpose, and how to install them.
 _MORE = {
     "nvidia-ml-py": "clocks, power and throttling: pip install nvidia-ml-py",
     "cuda-bindings": "--graph: pip install 'cudareduce[graph]'",
-    "cuda-bench": "a selftest beside NVBench: pip install 'cudareduce[nvbench]'",
-    "ncu": f"profile, which counts on the hardware: {INSTALL_NCU}",
+    "cuda-bench": "comparing selftest with NVBench: pip install 'cudareduce[nvbench]'",
+    "ncu": f"profile, which reads hardware counters: {INSTALL_NCU}",
     "compute-sanitizer": "verify --sanitize: the CUDA toolkit (Debian: apt-get install "
     "nvidia-cuda-toolkit)",
 }
@@ -45,8 +42,8 @@ _MORE = {
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """What a GPU says of itself, in rows; why there is none; why it is slower now than it could
-    be, how many other processes compute on it, and what NVML does not tell."""
+    """The properties of a GPU, or the `problem`; reasons for throttling, the number of other
+    processes on it, and why NVML reports nothing (`silent`)."""
 
     rows: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
@@ -57,12 +54,12 @@ class GpuState:
 
 
 def notes(found: Mapping[str, str], gpu: GpuState, headers: Path | None) -> Iterator[str]:
-    """One thing to do about each that is missing, what is needed first, and the verdict last."""
+    """How to install what is missing, most important first, and the verdict last."""
     if gpu.problem:
-        yield f"{gpu.problem} Kernels are verified on the CPU, nothing is timed."
+        yield f"{gpu.problem} Kernels are verified on the CPU and not timed."
     yield from _for_a_gpu(found, headers)
     if found["g++"] == MISSING:
-        yield "No g++: the CPU backend needs it (Debian: apt-get install g++)."
+        yield "No g++, which the CPU backend needs (Debian: apt-get install g++)."
     if found["ncu"] != MISSING and found["counters"] == ADMINISTRATORS and os.geteuid():
         yield f"{ALLOW}."
     if gpu.silent:
@@ -74,25 +71,24 @@ def notes(found: Mapping[str, str], gpu: GpuState, headers: Path | None) -> Iter
 
 
 def _verdict(found: Mapping[str, str], gpu: GpuState) -> str:
-    """Ready to measure, or what is in the way."""
     if gpu.problem:
-        cpu = "ready to verify on the CPU" if found["g++"] != MISSING else "nor to verify"
-        return f"Not ready to measure; {cpu}."
+        cpu = "ready" if found["g++"] != MISSING else "not ready"
+        return f"Not ready to measure; {cpu} to verify on the CPU."
     why = [
-        *(["no nvcc compiles kernels"] if found["nvcc"] == MISSING else []),
+        *(["nvcc is missing"] if found["nvcc"] == MISSING else []),
         *([f"the GPU is throttled ({', '.join(gpu.throttled)}): cool it, or raise its "
            "power limit"] if gpu.throttled else []),
-        *([f"{gpu.others} other process{'es' * (gpu.others > 1)} on the GPU: wait, or take another "
-           "with --device"] if gpu.others else []),
+        *([f"{gpu.others} other process{'es' * (gpu.others > 1)} on the GPU: wait, or choose "
+           "another with --device"] if gpu.others else []),
     ]  # fmt: skip
     return f"Not ready to measure: {'; '.join(why)}." if why else f"Ready to measure on {gpu.name}."
 
 
 def _for_a_gpu(found: Mapping[str, str], headers: Path | None) -> Iterator[str]:
-    """One thing to do about each of what a GPU needs."""
+    """How to install what a GPU needs."""
     if found["driver"] == MISSING:
         yield (
-            "No driver: install NVIDIA's, 580 or newer for CUDA 13, or start the container with "
+            "No driver: install NVIDIA's (580 or newer for CUDA 13), or start the container with "
             "GPU support (docker run --gpus all)."
         )
     if found["nvcc"] == MISSING:
@@ -122,18 +118,16 @@ Row = tuple[str, str]
 
 
 def info_section(device: int) -> Section:
-    """Machine, libraries, compilers, GPU, and one thing to do about each that is missing."""
     rows = [("cudareduce", __version__), ("python", platform.python_version()), *_machine()]
     rows += [(name, _version(name)) for name in _LIBRARIES]
-    with ThreadPoolExecutor(len(_TOOLS)) as pool:  # several that never end, end together
+    with ThreadPoolExecutor(len(_TOOLS)) as pool:  # hanging tools time out together
         rows += zip(_TOOLS, pool.map(_tool, _TOOLS), strict=True)
     headers, driver = _cuda_headers(), _driver()
     rows += [("cuda.h", str(headers or MISSING)), ("driver", driver)]
     rows.append(("compiled kernels", _cache()))
     here, absent = libraries_here()
-    rows.append(
-        ("libraries", f"{', '.join(here) or 'none'}; absent: {', '.join(absent) or 'none'}")
-    )
+    libraries = f"{', '.join(here) or 'none'}; absent: {', '.join(absent) or 'none'}"
+    rows.append(("libraries", libraries))
     rows.append(("counters", counters()))
     gpu = _gpu(device)
     rows += gpu.rows
@@ -154,8 +148,8 @@ def _machine() -> list[Row]:
 
 def _version(package: str) -> str:
     try:
-        # None where an installation was stopped half way.
-        return importlib.metadata.version(package) or "of no known version"
+        # None after an incomplete installation.
+        return importlib.metadata.version(package) or "unknown version"
     except importlib.metadata.PackageNotFoundError:
         return ABSENT
 
@@ -173,15 +167,15 @@ def _tool(name: str) -> str:
 
 
 def _release(text: str) -> str:
-    """The line with the release, without what no terminal should be sent."""
+    """The line with the version, without control characters."""
     lines = [line.strip() for line in text.splitlines() if any(c.isdigit() for c in line)]
     releases = [line for line in lines if "release" in line]
-    chosen = next(iter(releases + lines), "says no version")
+    chosen = next(iter(releases + lines), "unknown version")
     return "".join(c for c in chosen if c.isprintable())[:120]
 
 
 def _cuda_headers() -> Path | None:
-    """The folder with the headers that PyCUDA is built from."""
+    """The directory of the headers that PyCUDA is built from."""
     nvcc = shutil.which("nvcc")
     toolkit = [Path(nvcc).resolve().parent.parent / "include"] if nvcc else []
     packaged = [path.parent for path in host.packaged("include/cuda.h")]
@@ -198,39 +192,32 @@ def _driver() -> str:
     except (OSError, AttributeError):
         return MISSING
     if failed:
-        return f"libcuda.so.1 answers with error {failed}"
+        return f"libcuda.so.1 fails with error {failed}"
     return f"for CUDA up to {version.value // 1000}.{version.value % 1000 // 10}"
 
 
 def _cache() -> str:
-    """The folder, and whether it can be written or made."""
     folder = default_cache()
     why = why_unusable(folder)
-    return (
-        f"{folder}: cannot be written ({why}); set XDG_CACHE_HOME to one that can"
-        if why
-        else str(folder)
-    )
+    if why is None:
+        return str(folder)
+    return f"{folder}: cannot be written ({why}); set XDG_CACHE_HOME to a writable directory"
 
 
 def _gpu(device: int) -> GpuState:
-    """What the GPU says of itself, or why there is none."""
     try:
         with open_timed(BackendSpec("cuda", device)) as backend:
             facts, monitor = backend.info(), backend.monitor()
             now, others = monitor.read(), monitor.other_processes()
     except CudareduceError as problem:
-        # Without PyCUDA the sentence would send the reader here.
-        said = "" if _version("pycuda") == ABSENT else f": {problem}"
-        return _none(f"No GPU{said}.")
+        # Without PyCUDA the message would only refer to `cudareduce info`.
+        reason = "" if _version("pycuda") == ABSENT else f": {problem}"
+        return GpuState((("gpu", "none usable"),), f"No GPU{reason}.")
     except Exception as error:  # a broken PyCUDA may raise anything
-        return _none(f"No GPU: {type(error).__name__} in PyCUDA: {error}.")
-    told = {**asdict(facts), "sm_mhz": now.sm_mhz, "memory_mhz": now.memory_mhz,
+        problem_text = f"No GPU: {type(error).__name__} in PyCUDA: {error}."
+        return GpuState((("gpu", "none usable"),), problem_text)
+    values = {**asdict(facts), "sm_mhz": now.sm_mhz, "memory_mhz": now.memory_mhz,
             "power_w": now.power_w, "temperature_c": now.temperature_c,
             "throttled": ", ".join(now.throttled) or "no", "other processes": others}  # fmt: skip
-    rows = tuple((f"gpu {key}", DASH if v is None else str(v)) for key, v in told.items())
+    rows = tuple((f"gpu {key}", DASH if v is None else str(v)) for key, v in values.items())
     return GpuState(rows, None, facts.name, now.throttled, others, monitor.problem)
-
-
-def _none(problem: str) -> GpuState:
-    return GpuState((("gpu", "none usable"),), problem)

@@ -1,4 +1,4 @@
-"""`profile`: what holds a kernel up, counted by Nsight Compute or, without a GPU, known of it."""
+"""The command `profile`: explains what limits a kernel."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.store import write_bytes
 
-_NEEDED = "x: times the bytes that the algorithm needs"
-_UNSEEN = "not seen without a GPU: times, lanes at work, waits, how busy each unit is"
-_STATIC = "--static says what is known of a kernel without a GPU"
+_NEEDED = "x: factor of the minimum number of bytes"
+_UNSEEN = "unknown without a GPU: times, active lanes, stalls, utilization"
+_STATIC = "--static profiles a kernel without a GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
-    """What `profile` takes: kernels, and `rows` of `n` elements for their first launch. A `static`
-    profile is of the code for the architecture `arch`; `max_time` is in seconds. With `diff` two
-    kernels are laid side by side."""
+    """The options of `profile`: the first launch of kernels on `rows` of `n` elements, or with
+    `static` their code for `arch`. `max_time` is in seconds."""
 
     kernels: tuple[str, ...]
     folders: tuple[Path, ...] = ()
@@ -73,21 +72,20 @@ class ProfileRequest:
 
     @property
     def reduction(self) -> Reduction:
-        """What is reduced; one that makes no sense is a UsageError."""
         mapped = None if self.map is None else read_map(self.map, "--map")
         return reduction_of(self.op, self.dtype, self.acc, mapped)
 
     @property
     def pictures(self) -> dict[str, Path]:
-        """The pictures asked for, by their formats."""
-        asked = {"png": self.png, "svg": self.svg}
-        return {style: path for style, path in asked.items() if path is not None}
+        """The requested picture files by format."""
+        files = {"png": self.png, "svg": self.svg}
+        return {style: path for style, path in files.items() if path is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Profiles in the order asked for, what they are of, notes on all of them, and whether any
-    could not be launched, though its kernel takes what was asked for."""
+    """Profiles in the requested order, the problem in words, and general notes. `failed`: a
+    supported launch could not be profiled."""
 
     profiles: tuple[Profile, ...]
     what: str
@@ -97,23 +95,23 @@ class _Found:
 
 
 def profile(request: ProfileRequest) -> int:
-    """Profile, tell, draw; 0, or 6 if a kernel that takes this could not be launched. Raises
-    UsageError, and EnvironmentProblem where there is nothing to count with."""
+    """Profile kernels, print and draw; returns 0, or 6 if a supported launch failed. Raises
+    UsageError, and EnvironmentProblem without a GPU or ncu."""
     registry = load_registry(request.folders)
     choices = _chosen(request, registry)
     _check(request, choices)
     cases = [_case(choice, request) for choice in choices]
     found = _static(request, cases) if request.static else _counted(request, cases)
-    if all(one.reason for one in found.profiles):
-        reasons = "; ".join(f"{one.kernel.id}: {one.reason}" for one in found.profiles)
+    if all(profile.reason for profile in found.profiles):
+        reasons = "; ".join(f"{profile.kernel.id}: {profile.reason}" for profile in found.profiles)
         raise EnvironmentProblem(reasons) if found.failed else UsageError(reasons)
     foreign = [
-        f"{case.kernel.id} is not verified here: cudareduce verify says whether it is right"
+        f"{case.kernel.id} is not verified by profile: use cudareduce verify"
         for case in cases if case.kernel.foreign
     ]  # fmt: skip
     found = replace(found, notes=(*found.notes, *foreign))
     sections = kernel_sections(found.profiles, found.what, registry.kernels, found.notes)
-    if request.diff and not any(one.reason for one in found.profiles):
+    if request.diff and not any(profile.reason for profile in found.profiles):
         old, new = found.profiles
         sections = [diff_section(old, new, found.what, found.notes)]
     about = {"kind": "cudareduce profile", "schema": 1, "tool": tool(request.argv),
@@ -135,12 +133,11 @@ def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
 
 
 def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
-    """Raise UsageError, before anything is compiled, for what cannot come to anything."""
+    """Raise UsageError for invalid options, before anything is compiled."""
     if request.diff and len(choices) != 2:
-        named = "one is" if len(choices) == 1 else f"{len(choices)} are"
-        raise UsageError(f"--diff lays two kernels side by side, and {named} named: name two")
+        raise UsageError(f"--diff compares two kernels, not {len(choices)}: name two")
     if request.static and request.pictures:
-        raise UsageError("pictures show what ncu counted: leave out --static, or --png and --svg")
+        raise UsageError("charts need counters of ncu: leave out --static, or --png and --svg")
     why = request.reduction.why_undefined()
     if why:
         raise UsageError(why)
@@ -149,8 +146,7 @@ def _check(request: ProfileRequest, choices: Sequence[Choice]) -> None:
 
 
 def _case(choice: Choice, request: ProfileRequest) -> Case:
-    """The kernel in its launch shape, or the one asked for; what its own text makes of elements
-    goes with it."""
+    """The kernel with the requested launch shape or its own, and with its own transform."""
     kernel, reduction = choice.kernel, request.reduction
     block = request.block or choice.block or kernel.block
     items = request.items or choice.items or kernel.items_of(reduction.dtype.size)
@@ -159,7 +155,7 @@ def _case(choice: Choice, request: ProfileRequest) -> Case:
 
 
 def _why_not(case: Case) -> str | None:
-    """Why a kernel does not take what is asked for, or not in this shape."""
+    """Why a kernel does not support the reduction or launch shape."""
     kernel = case.kernel
     shape = kernel.why_not_items(case.items, case.reduction.dtype.size)
     return kernel.why_not(case.reduction) or kernel.why_not_block(case.block) or shape
@@ -182,9 +178,8 @@ def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
 
 
 def _unknown(case: Case, told: Known) -> str:
-    """Why nothing is known of a kernel."""
     mine = (note for note in told.notes if note.startswith(case.kernel.id))
-    return next(mine, "nothing is known of it without a GPU")
+    return next(mine, "it has no static values")
 
 
 def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
@@ -193,7 +188,7 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
     plans = [_plan(case, request, limits, device.memory_bytes) for case in cases]
     launched = [case for case, plan in zip(cases, plans, strict=True) if isinstance(plan, Plan)]
     told: dict[Case, Profile] = {}
-    notes = [_NEEDED, "first launch alone, from an empty cache; clocks as they are"]
+    notes = [_NEEDED, "first launch only, with an empty cache and unlocked clocks"]
     if launched:
         task = Task(spec, tuple(launched), request.n, request.rows)
         with phase("counting", 1, request.quiet):
@@ -202,7 +197,7 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
             plan, launch = case.plan(request.n, request.rows, limits), done.launches[k]
             values = of_launch(plan, launch.counted if launch else {})
             told[case] = Profile(case.kernel, values, static=False, reason=done.reasons[k])
-        notes += [f"this ncu does not know {name}" for name in sorted(done.unknown)]
+        notes += [f"this version of ncu does not support {name}" for name in sorted(done.unknown)]
     profiles = tuple(
         told.get(case) or Profile(case.kernel, {}, static=False, reason=str(plan))
         for case, plan in zip(cases, plans, strict=True)
@@ -214,7 +209,7 @@ def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
 
 
 def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLimits]:
-    """The GPU, and that there is something to count with. Raises EnvironmentProblem."""
+    """The GPU. Raises EnvironmentProblem if it or ncu is missing."""
     try:
         spec, remarks = choose_backend("cuda", request.device, not request.no_cache)
         find_ncu()
@@ -229,7 +224,7 @@ def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLi
 def _plan(
     case: Case, request: ProfileRequest, limits: DeviceLimits, memory_bytes: int | None
 ) -> Plan | str:
-    """What is launched, or why nothing is."""
+    """The plan of a launch, or why there is none."""
     reason = _why_not(case)
     if reason:
         return reason

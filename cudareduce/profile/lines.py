@@ -1,6 +1,6 @@
-"""Each figure of a profile as a line: its value in words, and what it means here.
+"""The lines of a profile: each value with its unit, and an explanation that depends on it.
 
-The words hang on the value: they are the same whether Nsight Compute has counted or the emulator.
+Explanations are the same for values of Nsight Compute and of the emulator.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from cudareduce.report.numbers import bytes_text, plain_text
 
 Values = Mapping[str, float]
 
-#: A unit that works at so many per cent of its peak is what a kernel waits for; below, it rests.
+#: Percent of its peak from which a unit is the bottleneck, and from which it is busy.
 BUSY, HALF = 80.0, 50.0
-#: Bytes in the sectors that are fetched, by those needed.
+#: Ratios of bytes fetched to bytes needed.
 _FEWER, _NEAR, _FAR = 0.9, 1.1, 1.5
-#: Lanes of a warp that work, of 32, and turns of an access.
+#: Active lanes of a warp, of 32; wavefronts per shared-memory access.
 _MOST_LANES, _MANY_LANES, _FEW_TURNS = 30.0, 22.0, 1.1
-#: Instructions that a warp may well spend on 32 elements, and what is much.
+#: Instructions per 32 elements: few, and many.
 _LEAN, _MUCH = 8.0, 40.0
-#: Registers a thread that leave room for every warp of an SM.
+#: Registers per thread up to which an SM holds its maximum of warps.
 _FREE_REGISTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure by the short name of its value: its heading, how it is written, what it means, which
-    way is `better`, and why it matters that it moves."""
+    """How to print and explain one value of a profile: `better` is the direction of improvement,
+    `matters` says why a change matters."""
 
     key: str
     heading: str
@@ -52,10 +52,10 @@ def _read_cell(v: Values) -> str:
 def _read(v: Values) -> str:
     share = v["read_share"]
     if share < 0.95:
-        return "less than all of the input: the rest was still in a cache"
+        return "less than the input: the rest was in a cache"
     if share <= _NEAR:
-        return "each byte once, as the algorithm asks: there is nothing to save"
-    return "some bytes come more than once, or come unused beside those that are needed"
+        return "each byte is read once, the minimum"
+    return "some bytes are read more than once, or read but not used"
 
 
 def _written_cell(v: Values) -> str:
@@ -64,58 +64,58 @@ def _written_cell(v: Values) -> str:
 
 def _written(v: Values) -> str:
     if v["written_share"] < 0.95:
-        return "partials and answers stay in the L2, for whoever reads them next"
+        return "partial results stay in the L2 cache"
     if v["written_share"] < _FAR:
-        return "partials and answers, once each"
+        return "partial results and results, once each"
     if v["written"] < 0.01 * v.get("read", 0.0):
-        return "more than partials and answers, but too little to matter"
-    return "more than partials and answers: registers that spill, or scattered writes"
+        return "more than the results, but too little to matter"
+    return "more than the results: register spills or scattered writes"
 
 
 def _dram(v: Values) -> str:
     if v["dram_pct"] >= BUSY:
-        return "memory is the limit: only fewer bytes would make it much faster"
+        return "memory is the limit: only reading fewer bytes makes it much faster"
     if v["dram_pct"] >= HALF:
-        return "memory is busy, with gaps: more loads under way at a time would fill them"
-    return "memory mostly rests: something else takes the time, see the lines below"
+        return "memory is busy with gaps: more loads in flight would fill them"
+    return "memory is mostly idle: the limit is elsewhere, see below"
 
 
 def _l2(v: Values) -> str:
     if v["l2_pct"] >= BUSY:
-        return "the L2 is the limit: fewer requests or atomics for the same bytes help"
-    return "the L2 keeps up"
+        return "the L2 is the limit: use fewer requests or atomics per byte"
+    return "the L2 is not the limit"
 
 
 def _sm(v: Values) -> str:
     if v["sm_pct"] >= BUSY:
-        return "the SMs are the limit: fewer instructions for each element help"
+        return "the SMs are the limit: use fewer instructions per element"
     if v["sm_pct"] >= HALF:
-        return "the SMs are busy: each instruction saved begins to count"
-    return "the SMs have time to spare"
+        return "the SMs are busy: saving instructions helps"
+    return "the SMs are not the limit"
 
 
 def _memory(v: Values) -> str:
     if v["memory_pct"] < BUSY:
-        return "the busiest part of caches, shared memory and DRAM has time to spare"
+        return "caches, shared memory and DRAM are not the limit"
     if v.get("dram_pct", 0.0) >= BUSY:
-        return "that is DRAM"
-    return "a cache or shared memory is the limit, not DRAM: fewer accesses there help"
+        return "DRAM is the limit"
+    return "a cache or shared memory is the limit, not DRAM: use fewer accesses"
 
 
 def _warps_cell(v: Values) -> str:
     reached = f"{v['warps_pct']:.0f}"
     if "warps_possible_pct" not in v:
-        return f"{reached} % of the most"
+        return f"{reached} % of the maximum"
     return f"{reached} of {v['warps_possible_pct']:.0f} % possible"
 
 
 def _warps(v: Values) -> str:
     possible = v.get("warps_possible_pct", 100.0)
     if v["warps_pct"] < 0.7 * possible:
-        return "places for warps stay empty: too few blocks, or they end at different times"
+        return "fewer warps than possible: too few blocks, or uneven run times"
     if possible < HALF:
-        return "registers, shared memory or the block's size leave room for few warps"
-    return "enough warps, so that some work while others wait"
+        return "registers, shared memory or the block size limit the number of warps"
+    return "enough warps to hide latency"
 
 
 def _lanes_cell(v: Values) -> str:
@@ -125,19 +125,19 @@ def _lanes_cell(v: Values) -> str:
 def _lanes(v: Values) -> str:
     split = v.get("threads", 32.0) < _MOST_LANES
     if v["lanes"] >= _MOST_LANES:
-        return "nearly all lanes of a warp work at each instruction"
-    how = "branches split warps" if split else "conditions switch lanes off"
+        return "nearly all lanes of a warp are active"
+    how = "divergent branches" if split else "predicated instructions"
     much = "some lanes" if v["lanes"] >= _MANY_LANES else "many lanes"
-    return f"{much} of a warp rest while others work: {how} (divergence)"
+    return f"{much} of a warp are inactive: {how}"
 
 
 def _turns(v: Values) -> str:
     least = v.get("turns_least", 1.0)
     if v["turns"] <= _FEW_TURNS:
-        return "lanes hardly ever meet in a bank of shared memory"
+        return "almost no bank conflicts"
     if v["turns"] <= _FEW_TURNS * least:
-        return f"no more than {4 * least:.0f} bytes a lane take: banks bring 4 each a turn"
-    return "lanes need other words of the same bank, and take turns (bank conflicts)"
+        return f"the minimum for {4 * least:.0f} bytes per lane: a bank delivers 4 per wavefront"
+    return "bank conflicts: lanes access different words of the same bank"
 
 
 def _sectors_cell(v: Values) -> str:
@@ -147,43 +147,43 @@ def _sectors_cell(v: Values) -> str:
 
 def _sectors(v: Values) -> str:
     if v.get("sector_share", 1.0) < _FEWER:
-        return "fewer than there are bytes: lanes read the same ones, or another way"
+        return "fewer bytes than needed: lanes share bytes, or other loads read them"
     if v.get("sector_share", 1.0) <= _NEAR:
-        return "lanes read neighbours: every byte of a sector (32 bytes) is used"
+        return "coalesced: every byte of a sector (32 bytes) is used"
     if v["sector_share"] < _FAR:
-        return "nearly all of each sector (32 bytes) is used; ends and single answers are not"
-    return "sectors (32 bytes) are fetched for a part of them: lanes read far apart"
+        return "nearly coalesced: most of each sector (32 bytes) is used"
+    return "not coalesced: only a part of each sector (32 bytes) is used"
 
 
 def _barrier(v: Values) -> str:
     if v["barrier_wait_pct"] < 10:
-        return "warps hardly wait for their block"
+        return "warps rarely wait for their block"
     if v["barrier_wait_pct"] < 30:
-        return "warps wait for the slowest of their block at each __syncthreads()"
-    return "much of the time goes into __syncthreads(): fewer steps with a barrier help"
+        return "warps wait for the slowest of their block at __syncthreads()"
+    return "__syncthreads() takes much of the time: use fewer barriers"
 
 
 def _memory_wait(v: Values) -> str:
     if v["memory_wait_pct"] < 30:
-        return "warps seldom wait for data"
+        return "warps rarely wait for data"
     if v.get("dram_pct", 0.0) >= BUSY:
-        return "warps wait for data, as they must where memory is the limit"
-    return "warps wait for data that was asked for late: more loads ahead of the first addition"
+        return "warps wait for data, as expected if memory is the limit"
+    return "warps wait for data: issue more loads before the first addition"
 
 
 def _instructions(v: Values) -> str:
     each = v["instructions_a_warp_of_elements"]
     if each <= _LEAN:
-        return "little besides loading and adding"
+        return "mostly loads and additions"
     if each <= _MUCH:
-        return "more goes into the tree and its indices than into loading"
-    return "most of them are neither loads nor additions: the tree costs more than the sum"
+        return "more for the tree and its indices than for loading"
+    return "mostly neither loads nor additions: the tree dominates"
 
 
 def _registers(v: Values) -> str:
     if v["registers"] <= _FREE_REGISTERS:
-        return "few enough for all warps that an SM can hold"
-    return "each one less may let more warps in, if they are what limits these"
+        return "few enough for the maximum of warps per SM"
+    return "fewer registers may allow more warps"
 
 
 def _times(share: float) -> str:
@@ -202,38 +202,39 @@ def _plain(key: str, words: str) -> Callable[[Values], str]:
     return lambda v: f"{plain_text(v[key])} {words}"
 
 
-#: What Nsight Compute tells, in the order of reading: what is busy, why not, what it is made of.
+#: The lines of Nsight Compute: utilization, then stalls, then instructions and accesses.
 COUNTED = (
-    Line("time_ns", "time", _time_cell, lambda _: "of one launch alone: bench measures times",
-         "less", "what all other lines come to"),
+    Line("time_ns", "time", _time_cell,
+         lambda _: "of a single profiled launch; use bench to measure times", "less",
+         "the sum of all effects"),
     Line("dram_pct", "DRAM", _percent("dram_pct"), _dram, "more",
-         "a reduction is as fast as memory is busy"),
+         "a reduction should be limited by memory"),
     Line("read_share", "read from DRAM", _read_cell, _read, "less",
-         "each byte that comes twice takes the time of one"),
+         "reading a byte twice costs twice the time"),
     Line("written_share", "written to DRAM", _written_cell, _written, None, ""),
     Line("l2_pct", "L2", _percent("l2_pct"), _l2, None, ""),
     Line("memory_pct", "memory system", _percent("memory_pct"), _memory, None, ""),
     Line("sm_pct", "SMs", _percent("sm_pct"), _sm, None, ""),
     Line("memory_wait_pct", "waits for memory", _share("memory_wait_pct"), _memory_wait, None, ""),
     Line("barrier_wait_pct", "waits at barriers", _share("barrier_wait_pct"), _barrier, "less",
-         "warps that wait for each other ask for no data"),
-    Line("warps_pct", "warps on an SM", _warps_cell, _warps, "more",
-         "more warps, more loads under way"),
-    Line("lanes", "lanes at work", _lanes_cell, _lanes, "more",
-         "an instruction takes as long for one lane as for 32"),
-    Line("turns", "shared memory", _plain("turns", "turns an access"), _turns, "less",
-         "an access takes as long as its turns"),
-    Line("sectors_a_request", "sectors a load", _sectors_cell, _sectors, None, ""),
+         "warps that wait issue no loads"),
+    Line("warps_pct", "warps per SM", _warps_cell, _warps, "more",
+         "more warps have more loads in flight"),
+    Line("lanes", "active lanes", _lanes_cell, _lanes, "more",
+         "an instruction takes as long for 1 lane as for 32"),
+    Line("turns", "shared memory", _plain("turns", "wavefronts per access"), _turns, "less",
+         "each wavefront takes a cycle"),
+    Line("sectors_a_request", "sectors per load", _sectors_cell, _sectors, None, ""),
     Line("instructions_a_warp_of_elements", "instructions",
-         _plain("instructions_a_warp_of_elements", "for 32 elements"), _instructions, "less",
-         "what is not issued takes no time"),
-    Line("registers", "registers", lambda v: f"{v['registers']:.0f} a thread", _registers, None,
+         _plain("instructions_a_warp_of_elements", "per 32 elements"), _instructions, "less",
+         "fewer instructions take less time"),
+    Line("registers", "registers", lambda v: f"{v['registers']:.0f} per thread", _registers, None,
          ""),
 )  # fmt: skip
 
 
-#: Bytes that an SM must have asked for to keep memory busy: 4.8 TB/s for 0.7 us, over 132 SMs.
-_UNDER_WAY = 25_000
+#: Bytes in flight per SM that saturate memory: 4.8 TB/s * 0.7 us / 132 SMs.
+_IN_FLIGHT = 25_000
 
 
 def _held_cell(v: Values) -> str:
@@ -242,26 +243,26 @@ def _held_cell(v: Values) -> str:
 
 def _held(v: Values) -> str:
     if v["warps_held"] == v["warps_most"]:
-        return "an SM has room for as many warps as it can hold"
-    return "registers, shared memory or the block's size leave room for no more"
+        return "the maximum"
+    return "limited by registers, shared memory or the block size"
 
 
 def _spilled(v: Values) -> str:
     if v["spilled"]:
-        return "registers ran out: values go to memory and back"
-    return "all values stay in registers"
+        return "too few registers: values are stored to memory and loaded again"
+    return "none: all values stay in registers"
 
 
 def _under_way_cell(v: Values) -> str:
     if "under_way_sm" in v:
-        return f"{bytes_text(v['under_way_sm'])} an SM"
-    return f"{v['under_way']:.0f} bytes a thread"
+        return f"{bytes_text(v['under_way_sm'])} per SM"
+    return f"{v['under_way']:.0f} bytes per thread"
 
 
 def _under_way(v: Values) -> str:
-    if v.get("under_way_sm", _UNDER_WAY) >= _UNDER_WAY:
-        return "enough to keep memory busy, if all those warps are there and load"
-    return "too few to keep memory busy: more elements a thread before the first addition"
+    if v.get("under_way_sm", _IN_FLIGHT) >= _IN_FLIGHT:
+        return "enough to saturate memory, if all these warps are resident and load"
+    return "too few to saturate memory: load more items before the first addition"
 
 
 def _code_cell(v: Values) -> str:
@@ -272,35 +273,35 @@ def _code_cell(v: Values) -> str:
 
 def _code(v: Values) -> str:
     if v["code_loads"] and v["code_wide_loads"] == v["code_loads"]:
-        return "every load brings 16 bytes; a loop's instructions are counted once"
-    return "instructions in the text; those of a loop are counted once"
+        return "every load is 16 bytes wide; instructions of a loop are counted once"
+    return "static instructions; those of a loop are counted once"
 
 
 def _barriers(v: Values) -> str:
     if v["barriers_a_block"] < 3:
-        return "a block hardly ever waits for all of its threads"
-    return "each time all threads of a block wait for the slowest"
+        return "almost no barriers"
+    return "at each barrier all threads of a block wait for the slowest"
 
 
 _SAME = {line.key: line for line in COUNTED}
 STATIC = (
     _SAME["registers"],
-    Line("spilled", "spilled", lambda v: f"{v['spilled']:.0f} bytes a thread", _spilled, "less",
-         "spilled values take the way of memory"),
-    Line("warps_held", "warps on an SM", _held_cell, _held, "more",
-         "more warps, more loads under way"),
-    Line("under_way", "loads under way", _under_way_cell, _under_way, "more",
-         "what is asked for early does not keep additions waiting"),
+    Line("spilled", "spilled", lambda v: f"{v['spilled']:.0f} bytes per thread", _spilled, "less",
+         "spilled values use memory bandwidth"),
+    Line("warps_held", "warps per SM", _held_cell, _held, "more",
+         "more warps have more loads in flight"),
+    Line("under_way", "loads in flight", _under_way_cell, _under_way, "more",
+         "early loads hide memory latency"),
     Line("code", "machine code", _code_cell, _code, None, ""),
     replace(_SAME["read_share"], heading="read"),
-    replace(_SAME["sectors_a_request"], heading="sectors a request"),
+    replace(_SAME["sectors_a_request"], heading="sectors per request"),
     _SAME["turns"],
-    Line("barriers_a_block", "barriers", lambda v: f"{plain_text(v['barriers_a_block'])} a block",
-         _barriers, "less", "warps that wait for each other ask for no data"),
+    Line("barriers_a_block", "barriers", lambda v: f"{plain_text(v['barriers_a_block'])} per block",
+         _barriers, "less", "warps that wait issue no loads"),
 )  # fmt: skip
 
 
-#: Why a line has no value where nothing is missing.
+#: Why a line has no value although the counters were read.
 _NOTHING = {
     "turns": "it does not use shared memory",
     "sectors_a_request": "its loads are bulk copies, which are not counted here",
@@ -309,8 +310,8 @@ _NOTHING = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Values by short names; `static` ones are known without a GPU. `reason` is why there are
-    none."""
+    """The values of a kernel by short names, or the `reason` why there are none. `static` values
+    come from the compiler and the emulator, without a GPU."""
 
     kernel: Kernel
     values: Mapping[str, float]
@@ -319,12 +320,11 @@ class Profile:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Those that are told: without a GPU the ones that are known, else all."""
+        """The lines to print: the known ones if static, else all."""
         if self.static:
             return tuple(line for line in STATIC if line.key in self.values)
         return COUNTED
 
     def why_none(self, key: str) -> str:
-        """Why a line has no value."""
-        idle = not self.values.get({"turns": "wavefronts"}.get(key, "requests"), 1.0)
-        return _NOTHING[key] if key in _NOTHING and idle else "not counted"
+        unused = not self.values.get({"turns": "wavefronts"}.get(key, "requests"), 1.0)
+        return _NOTHING[key] if key in _NOTHING and unused else "not counted"

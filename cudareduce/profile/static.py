@@ -1,4 +1,4 @@
-"""What is known of a kernel without a GPU: what nvcc makes of it, and what the emulator counts."""
+"""Static profiles, without a GPU: the compiler's resource usage and the emulator's counts."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.profile.ncu import SECTOR_BYTES
 
-#: Whoever reads less of an input has not reduced it.
+#: Smaller shares of the input mean that the emulator does not see all loads.
 _ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Values by short names for each case, and what is not known and why, a line each."""
+    """The values of each case by short names, and notes on what is unknown."""
 
     values: tuple[dict[str, float], ...]
     notes: tuple[str, ...]
 
 
 def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> Known:
-    """What can be said of these cases for sm_`arch`. Raises EnvironmentProblem where there is
-    neither nvcc nor g++, and UsageError for what does not compile."""
+    """The static values of these cases for sm_`arch`. Raises EnvironmentProblem if both nvcc and
+    g++ are missing, and UsageError if a kernel does not compile."""
     values: list[dict[str, float]] = [{} for _ in cases]
     notes: list[str] = []
     missing = 0
     try:
-        units, said = _units(cases, arch, quiet)
-        notes += said
+        units, unit_notes = _units(cases, arch, quiet)
+        notes += unit_notes
         for mine, unit in zip(values, units, strict=True):
             mine |= dict(_of_unit(unit)) if unit else {}
     except EnvironmentProblem as problem:
         missing += 1
-        notes.append(f"What nvcc makes of it is not known: {problem}")
+        notes.append(f"Compiler results are missing: {problem}")
     try:
         counted = count_traffic(cases, cache, quiet)
         notes += counted.notes
@@ -54,13 +54,13 @@ def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> 
             one = found.get((case.kernel.id, case.block, case.items))
             if one is not None and _sees_too_little(case, one):
                 notes.append(
-                    f"{case.kernel.id} is not counted: the emulator sees not all its loads"
+                    f"{case.kernel.id} is not counted: the emulator does not see all its loads"
                 )
             elif one is not None:
                 mine |= dict(_of_traffic(case, one))
     except EnvironmentProblem as problem:
         missing += 1
-        notes.append(f"What it asks of memory is not counted: {problem}")
+        notes.append(f"Memory accesses are not counted: {problem}")
     if missing == 2:
         raise EnvironmentProblem(" ".join(notes))
     return Known(tuple(values), tuple(notes))
@@ -69,8 +69,7 @@ def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> 
 def _units(
     cases: Sequence[Case], arch: int, quiet: bool
 ) -> tuple[list[Unit | None], tuple[str, ...]]:
-    """The launch that reads elements, compiled, of each case; None for one that this architecture
-    lacks the hardware for."""
+    """The compiled first launch of each case; None if the architecture is too old for it."""
     fitting = [case for case in cases if arch >= 10 * float(case.kernel.min_cc)]
     todo = [
         Job(_as_launched(case), case.reduction, reading_stage(case.kernel, case.reduction), arch)
@@ -81,19 +80,19 @@ def _units(
     for failed in made.failed:
         raise UsageError(f"{failed.kernel} does not compile for sm_{arch}: {failed.error}")
     notes = [
-        f"{case.kernel.id} is not compiled for sm_{arch}: it takes cc {case.kernel.min_cc}"
+        f"{case.kernel.id} is not compiled for sm_{arch}: it needs cc {case.kernel.min_cc}"
         for case in cases if case not in fitting
     ]  # fmt: skip
     if disassembler is None:
         notes.append(
-            "Machine code is not read, for want of cuobjdump: pip install 'cudareduce[compile]'"
+            "cuobjdump not found, machine code is not read: pip install 'cudareduce[compile]'"
         )
     by_case = dict(zip(fitting, made.units, strict=True))
     return [by_case.get(case) for case in cases], tuple(notes)
 
 
 def _as_launched(case: Case) -> Kernel:
-    """The kernel with the case's launch shape for its own, which is what a job compiles."""
+    """The kernel with the case's launch shape as its default, which a job compiles."""
     return replace(case.kernel, block=case.block, items=case.items, items_bytes=None)
 
 
@@ -106,7 +105,7 @@ def _of_unit(unit: Unit) -> Iterator[tuple[str, float]]:
         yield from (("warps_held", held), ("warps_most", most))
     if unit.code is None:
         return
-    if unit.code.in_flight:  # bulk copies are none of its loads
+    if unit.code.in_flight:  # bulk copies are not counted as loads
         yield "under_way", unit.code.in_flight
         if held is not None:
             yield "under_way_sm", unit.code.in_flight * 32 * held
@@ -118,12 +117,12 @@ def _of_unit(unit: Unit) -> Iterator[tuple[str, float]]:
 
 def _read_share(case: Case, counted: Traffic) -> float:
     plan = plan_of(case)
-    assert plan is not None  # or nothing would have been counted
+    assert plan is not None  # since it was counted
     return counted.read_bytes / plan.problem.input_bytes
 
 
 def _sees_too_little(case: Case, counted: Traffic) -> bool:
-    """Whether less was seen than any kernel reads: loads of 16-bit floats leave no trace."""
+    """True if less was seen than any kernel reads: loads of 16-bit floats are not seen."""
     return _read_share(case, counted) < _ALL
 
 
@@ -140,6 +139,5 @@ def _of_traffic(case: Case, counted: Traffic) -> Iterator[tuple[str, float]]:
 
 
 def _blocks(case: Case) -> int:
-    """Blocks of all launches that are counted."""
     plan = plan_of(case)
     return sum(step.grid for step in plan.passes) if plan else 0

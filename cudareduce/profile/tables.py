@@ -1,4 +1,4 @@
-"""Profiles as people read them: a table a kernel, or two kernels side by side; and as JSON."""
+"""Profiles as tables: one per kernel, or two kernels side by side; and as JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cudareduce.profile.lines import BUSY, Line, Profile, Values
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
-#: Less than this is no move: launches of one kernel differ by so much.
-_MOVED = 0.05
+#: Smaller relative changes are noise between launches of one kernel.
+_MIN_CHANGE = 0.05
 _UNITS = {
     "dram_pct": "DRAM", "l2_pct": "the L2", "sm_pct": "the SMs",
     "memory_pct": "a cache or shared memory",
@@ -24,19 +24,19 @@ _UNITS = {
 def kernel_sections(
     profiles: Sequence[Profile], what: str, kernels: Mapping[str, Kernel], notes: Sequence[str]
 ) -> list[Section]:
-    """A table for each kernel that could be profiled, at least one, what limits it above, what the
-    next steps change below; notes on all stand below the last."""
-    told = [_section(profile, what, kernels) for profile in profiles if not profile.reason]
+    """A table for each profiled kernel (at least one), with its bottleneck above and the next steps
+    of the ladder below. General notes are below the last table."""
+    tables = [_section(profile, what, kernels) for profile in profiles if not profile.reason]
     left = [f"{p.kernel.id}: skipped, {p.reason}" for p in profiles if p.reason]
-    told[-1] = replace(told[-1], notes=(*told[-1].notes, *left, *notes))
-    return told
+    tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *left, *notes))
+    return tables
 
 
 def _section(profile: Profile, what: str, kernels: Mapping[str, Kernel]) -> Section:
     rows = tuple(_row(profile, line) for line in profile.lines)
     limit = () if profile.static else tuple(filter(None, [limited_by(profile.values)]))
     return Section(
-        f"{profile.kernel.id}: {what}", ("what", "here", "what it means"), rows,
+        f"{profile.kernel.id}: {what}", ("counter", "value", "meaning"), rows,
         tuple(next_steps(profile.kernel, kernels)), 3, head=limit,
     )  # fmt: skip
 
@@ -48,44 +48,46 @@ def _row(profile: Profile, line: Line) -> tuple[str, str, str]:
 
 
 def limited_by(v: Values) -> str:
-    """What a kernel is limited by, in a sentence; nothing where that was not counted."""
+    """A sentence about the bottleneck of a kernel; empty if it was not measured."""
     busy = [(key, name) for key, name in _UNITS.items() if v.get(key, 0.0) >= BUSY]
     if busy:
         key, name = busy[0]
         return f"Limited by {name}, at {v[key]:.0f} % of the peak."
     waits = {"for memory": v.get("memory_wait_pct"), "at barriers": v.get("barrier_wait_pct")}
-    told = [f"{words} {share:.0f} %" for words, share in waits.items() if share is not None]
-    if "dram_pct" not in v or not told:
+    shares = [f"{words} {share:.0f} %" for words, share in waits.items() if share is not None]
+    if "dram_pct" not in v or not shares:
         return ""
-    return f"Nothing works at its limit: warps wait, {' and '.join(told)} of the time."
+    return f"No unit is at its limit: warps wait {' and '.join(shares)} of the time."
 
 
 def diff_section(old: Profile, new: Profile, what: str, notes: Sequence[str]) -> Section:
-    """Two kernels side by side: what moved and why that matters; the rest in a note."""
-    rows, still = [], []
+    """Two kernels side by side: what changed and why it matters; the rest in a note."""
+    rows, same = [], []
     for line in old.lines:
         cells = _row(old, line)[1], _row(new, line)[1]
         if line.key not in old.values or line.key not in new.values:
             if cells != (DASH, DASH):
                 rows.append((line.heading, *cells, ""))
-        elif _moved(old.values[line.key], new.values[line.key]):
-            rows.append((line.heading, *cells, _move(line, old.values, new.values)))
+        elif _differ(old.values[line.key], new.values[line.key]):
+            rows.append((line.heading, *cells, _change(line, old.values, new.values)))
         else:
-            still.append(f"{line.heading} ({cells[1]})")
+            same.append(f"{line.heading} ({cells[1]})")
     head = (f"A is {old.kernel.id}", f"B is {new.kernel.id}")
-    same = f"about the same: {', '.join(still)}" if still else ""
-    told = (same, between(old.kernel, new.kernel), between(new.kernel, old.kernel), *notes)
+    all_notes = (
+        f"about the same: {', '.join(same)}" if same else "",
+        between(old.kernel, new.kernel), between(new.kernel, old.kernel), *notes,
+    )  # fmt: skip
     return Section(
-        f"From A to B: {what}", ("what", "A", "B", "why it matters"), tuple(rows),
-        tuple(filter(None, told)), 4, head=head,
+        f"From A to B: {what}", ("counter", "A", "B", "why it matters"), tuple(rows),
+        tuple(filter(None, all_notes)), 4, head=head,
     )  # fmt: skip
 
 
-def _moved(old: float, new: float) -> bool:
-    return abs(new - old) > _MOVED * max(abs(old), abs(new))
+def _differ(old: float, new: float) -> bool:
+    return abs(new - old) > _MIN_CHANGE * max(abs(old), abs(new))
 
 
-def _move(line: Line, old: Values, new: Values) -> str:
+def _change(line: Line, old: Values, new: Values) -> str:
     if line.better is None:
         return line.meaning(new)
     better = (new[line.key] < old[line.key]) == (line.better == "less")
@@ -93,15 +95,15 @@ def _move(line: Line, old: Values, new: Values) -> str:
 
 
 def to_json(profiles: Sequence[Profile], about: Mapping[str, Any], notes: Sequence[str]) -> str:
-    """Everything that is known: values in the units of their names, lines in words."""
-    told = [
+    """The values, in the units of their names, and the explained lines."""
+    found = [
         {
             "kernel": profile.kernel.id, "reason": profile.reason, "values": dict(profile.values),
             "lines": list(_lines(profile)),
         }
         for profile in profiles
     ]  # fmt: skip
-    return json.dumps({**about, "profiles": told, "notes": list(notes)}, indent=1) + "\n"
+    return json.dumps({**about, "profiles": found, "notes": list(notes)}, indent=1) + "\n"
 
 
 def _lines(profile: Profile) -> Iterator[dict[str, str]]:
@@ -110,35 +112,34 @@ def _lines(profile: Profile) -> Iterator[dict[str, str]]:
             yield dict(zip(("what", "here", "means"), _row(profile, line), strict=True))
 
 
-#: The headings of the lines that a technique moves.
-_MOVES = {
-    "no_divergence": ("lanes at work",),
+#: The headings of the lines that a technique improves.
+_IMPROVES = {
+    "no_divergence": ("active lanes",),
     "no_bank_conflict": ("shared memory",),
     "first_add": ("waits for memory", "instructions"),
     "warp_unroll": ("waits at barriers", "instructions"),
     "template_unroll": ("instructions",),
     "multi_add": ("waits for memory", "instructions"),
-    "wide_load": ("loads under way", "instructions"),
+    "wide_load": ("loads in flight", "instructions"),
     "shuffle": ("shared memory", "waits at barriers"),
     "last_block": ("launches",),
 }
-#: So many are named where a kernel has many.
+#: The most next steps that are listed.
 _MOST = 4
 
 
 def next_steps(kernel: Kernel, kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """A line for each kernel that is a step from this one: what it changes, and which lines its new
-    techniques are about."""
+    """A line for each successor of a kernel: its change, and the counters it improves."""
     steps = steps_of(kernels).get(kernel.id, [])
     for step in steps[:_MOST]:
         new = [word for word in step.techniques if word not in kernel.techniques]
-        about = dict.fromkeys(heading for word in new for heading in _MOVES.get(word, ()))
-        of = f" (about {', '.join(about)})" if about else ""
-        yield f"next: {step.id}{of}: {step.change}"
+        about = dict.fromkeys(heading for word in new for heading in _IMPROVES.get(word, ()))
+        counters = f" (improves {', '.join(about)})" if about else ""
+        yield f"next: {step.id}{counters}: {step.change}"
     if len(steps) > _MOST:
-        yield f"and {len(steps) - _MOST} steps more: cudareduce show {kernel.id} names them"
+        yield f"and {len(steps) - _MOST} more: see cudareduce show {kernel.id}"
 
 
 def between(before: Kernel, after: Kernel) -> str:
-    """What the second changes against the first, where it is a step from it; else nothing."""
-    return f"{after.id} is the step after {before.id}: {after.change}" * (after.after == before.id)
+    """The change of a direct successor; empty for other kernels."""
+    return f"{after.id} succeeds {before.id}: {after.change}" * (after.after == before.id)

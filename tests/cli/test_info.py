@@ -42,13 +42,13 @@ def test_all_that_a_gpu_needs_is_named(
     code, out, _ = cudareduce("info")
     assert code == 0
     for note in (
-        "No GPU. Kernels are verified on the CPU, nothing is timed.",
+        "No GPU. Kernels are verified on the CPU and not timed.",
         "No driver: install NVIDIA's",
         "No nvcc, which compiles kernels: pip install 'cudareduce[compile]'.",
         "No cuda.h and cudaProfiler.h, which PyCUDA is built from: pip install",
         "No Python.h, which PyCUDA is built from: install the headers of this Python",
         "No PyCUDA: pip install --config-settings=",
-        "No g++: the CPU backend needs it",
+        "No g++, which the CPU backend needs",
     ):
         assert f"\n{note}" in out
 
@@ -68,7 +68,7 @@ def test_headers_of_a_package_are_in_the_command(
     [
         ("#!/bin/sh\nexit 1\n", ": exits with 1"),
         ("#!/bin/sh\nprintf '\\033[31m\\377 9\\007'\n", "[31m� 9"),
-        ("#!/bin/sh\necho hello\n", "says no version"),
+        ("#!/bin/sh\necho hello\n", "unknown version"),
         ("#!/bin/sh\nwhile :; do :; done\n", ": does not answer within 0.5 s"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_pycuda_that_raises_anything(cudareduce: Call, monkeypatch: pytest.Mon
 def found(**other: str) -> dict[str, str]:
     here = ("driver", "nvcc", "g++", "pycuda", "ncu", "nvidia-ml-py", "cuda-bindings", "cuda-bench",
             "compute-sanitizer")  # fmt: skip
-    return dict.fromkeys(here, "1.0") | {"counters": "for everybody"} | other
+    return dict.fromkeys(here, "1.0") | {"counters": "for all users"} | other
 
 
 H200 = GpuState((), name="NVIDIA H200")
@@ -135,8 +135,8 @@ def test_a_machine_with_all_is_ready_and_has_nothing_to_do() -> None:
         (replace(H200, throttled=("power cap",)), {},
          "the GPU is throttled (power cap): cool it, or raise its power limit"),
         (replace(H200, others=2), {},
-         "2 other processes on the GPU: wait, or take another with --device"),
-        (H200, {"nvcc": "not found"}, "no nvcc compiles kernels"),
+         "2 other processes on the GPU: wait, or choose another with --device"),
+        (H200, {"nvcc": "not found"}, "nvcc is missing"),
     ],
 )  # fmt: skip
 def test_the_last_line_says_why_it_is_not_ready(
@@ -151,7 +151,7 @@ def test_without_a_gpu_it_may_still_verify() -> None:
         "Not ready to measure; ready to verify on the CPU."
     )
     assert list(notes(found(**{"g++": "not found"}), none, None))[-1] == (
-        "Not ready to measure; nor to verify."
+        "Not ready to measure; not ready to verify on the CPU."
     )
 
 

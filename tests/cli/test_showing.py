@@ -61,8 +61,8 @@ def test_gains_need_both_kernels_on_one_problem() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("reduce_v0_baseline", "--diff"), "begins a lineage: there is nothing before it"),
-        ((KERNEL, "--diff", "--sass"), "--diff, --ptx and --sass are three things to see"),
+        (("reduce_v0_baseline", "--diff"), "has no predecessor to compare with"),
+        ((KERNEL, "--diff", "--sass"), "--diff, --ptx and --sass exclude each other"),
         (("fastcuda",), "'fastcuda' names 8 kernels; show one of: reduce_v0_baseline"),
         (("reduce_v9",), "no kernel or suite is called 'reduce_v9'"),
         ((KERNEL, "--results", "nowhere.json"), "there is no nowhere.json"),

@@ -37,16 +37,18 @@ def test_figures_are_told_in_words(cudareduce: Call, ncu: FakeNcu) -> None:
     assert code == 0
     told = lines_of(out)
     assert out.startswith("reduce_v0_baseline: sum of 1 048 576 (2^20) float32, ")
-    assert "Nothing works at its limit: warps wait, for memory 10 % and at barriers 25 %" in out
+    assert "No unit is at its limit: warps wait for memory 10 % and at barriers 25 %" in out
     assert told["DRAM"].startswith("8 % of peak")
     assert told["read from DRAM"].startswith("4.20 MB, 1.00x")
-    assert "each byte once" in told["read from DRAM"]
-    assert told["lanes at work"].startswith("27.3 of 32")
-    assert "conditions switch lanes off" in told["lanes at work"]
-    assert "hardly ever meet in a bank" in told["shared memory"]
-    assert told["instructions"].startswith("275 for 32 elements")
-    assert told["registers"].startswith("14 a thread")
-    assert "next: reduce_v1_no_divergence (about lanes at work): The same additions, done by" in out
+    assert "each byte is read once" in told["read from DRAM"]
+    assert told["active lanes"].startswith("27.3 of 32")
+    assert "predicated instructions" in told["active lanes"]
+    assert "almost no bank conflicts" in told["shared memory"]
+    assert told["instructions"].startswith("275 per 32 elements")
+    assert told["registers"].startswith("14 per thread")
+    assert (
+        "next: reduce_v1_no_divergence (improves active lanes): The same additions, done by" in out
+    )
 
 
 def test_ncu_is_asked_for_a_cold_launch_at_the_clocks_as_they_are(
@@ -69,19 +71,20 @@ def test_two_kernels_side_by_side(cudareduce: Call, ncu: FakeNcu) -> None:
     told = lines_of(out)
     assert "A is reduce_v1_no_divergence\nB is reduce_v2_no_bank_conflict\n" in out
     assert told["shared memory"] == (
-        "1.50 turns an access  1.00 turns an access  better: an access takes as long as its turns"
+        "1.50 wavefronts per access  1.00 wavefronts per access  better: each wavefront takes a "
+        "cycle"
     )
-    assert "registers" not in told and "registers (14 a thread)" in out
-    assert "B is the step after A" in out.replace("reduce_v2_no_bank_conflict is", "B is").replace(
-        "reduce_v1_no_divergence:", "A:"
-    )
+    assert "registers" not in told and "registers (14 per thread)" in out
+    assert "B succeeds A" in out.replace(
+        "reduce_v2_no_bank_conflict succeeds", "B succeeds"
+    ).replace("reduce_v1_no_divergence:", "A:")
 
 
 def test_diff_takes_two(cudareduce: Call, ncu: FakeNcu) -> None:
     code, _, err = cudareduce("profile", "--diff", *LADDER, "--n", N)
     assert code == 2
-    assert "--diff lays two kernels side by side, and 3 are named" in err
-    assert "and one is named: name two" in cudareduce("profile", "--diff", LADDER[0])[2]
+    assert "--diff compares two kernels, not 3" in err
+    assert "compares two kernels, not 1" in cudareduce("profile", "--diff", LADDER[0])[2]
 
 
 @pytest.mark.parametrize("name", ["lanes", "dram_pct", "time_ns", "sectors"])
@@ -93,7 +96,7 @@ def test_a_metric_that_this_ncu_does_not_know_is_a_dash(
     ncu.troubled(unknown=[METRICS[name]])
     code, out, err = cudareduce("profile", LADDER[0], "--n", N, "--quiet")
     assert code == 0, err
-    assert f"this ncu does not know {METRICS[name]}" in out
+    assert f"this version of ncu does not support {METRICS[name]}" in out
     assert "-     " in out
     assert len(ncu.calls) == 2
 
@@ -109,7 +112,7 @@ def test_without_shared_memory_there_are_no_conflicts(cudareduce: Call, ncu: Fak
     ncu.tells({LADDER[0]: V0 | {"wavefronts": 0, "requests": 0}})
     _, out, _ = cudareduce("profile", LADDER[0], "--n", N, "--quiet")
     assert "it does not use shared memory" in lines_of(out)["shared memory"]
-    assert "bulk copies" in lines_of(out)["sectors a load"]
+    assert "bulk copies" in lines_of(out)["sectors per load"]
 
 
 def test_a_metric_a_row_is_read_too(cudareduce: Call, ncu: FakeNcu) -> None:

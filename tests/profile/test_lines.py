@@ -25,36 +25,36 @@ LINES = {line.key: line for line in (*COUNTED, *STATIC)}
     ("key", "values", "words"),
     [
         ("dram_pct", {"dram_pct": 92.0}, "memory is the limit"),
-        ("dram_pct", {"dram_pct": 60.0}, "more loads under way"),
-        ("dram_pct", {"dram_pct": 8.0}, "memory mostly rests"),
-        ("read_share", {"read_share": 0.5}, "still in a cache"),
+        ("dram_pct", {"dram_pct": 60.0}, "more loads in flight"),
+        ("dram_pct", {"dram_pct": 8.0}, "mostly idle"),
+        ("read_share", {"read_share": 0.5}, "was in a cache"),
         ("read_share", {"read_share": 2.0}, "more than once"),
         ("written_share", {"written": 9.0, "written_share": 0.1}, "stay in the L2"),
         ("written_share", {"written": 9.0, "written_share": 9.0, "read": 9e3}, "too little"),
-        ("written_share", {"written": 9e3, "written_share": 9.0, "read": 9e3}, "that spill"),
+        ("written_share", {"written": 9e3, "written_share": 9.0, "read": 9e3}, "register spills"),
         ("l2_pct", {"l2_pct": 90.0}, "the L2 is the limit"),
         ("sm_pct", {"sm_pct": 90.0}, "the SMs are the limit"),
-        ("sm_pct", {"sm_pct": 20.0}, "time to spare"),
-        ("memory_pct", {"memory_pct": 90.0, "dram_pct": 90.0}, "that is DRAM"),
+        ("sm_pct", {"sm_pct": 20.0}, "not the limit"),
+        ("memory_pct", {"memory_pct": 90.0, "dram_pct": 90.0}, "DRAM is the limit"),
         ("memory_pct", {"memory_pct": 90.0, "dram_pct": 9.0}, "not DRAM"),
-        ("warps_pct", {"warps_pct": 30.0, "warps_possible_pct": 100.0}, "places for warps"),
-        ("warps_pct", {"warps_pct": 24.0, "warps_possible_pct": 25.0}, "room for few warps"),
+        ("warps_pct", {"warps_pct": 30.0, "warps_possible_pct": 100.0}, "fewer warps than"),
+        ("warps_pct", {"warps_pct": 24.0, "warps_possible_pct": 25.0}, "limit the number of warps"),
         ("lanes", {"lanes": 31.5}, "nearly all lanes"),
-        ("lanes", {"lanes": 12.0, "threads": 14.0}, "many lanes of a warp rest while others work: "
-         "branches split warps"),
-        ("lanes", {"lanes": 25.0, "threads": 32.0}, "conditions switch lanes off"),
+        ("lanes", {"lanes": 12.0, "threads": 14.0}, "many lanes of a warp are "
+         "inactive: divergent branches"),
+        ("lanes", {"lanes": 25.0, "threads": 32.0}, "predicated instructions"),
         ("turns", {"turns": 3.3}, "bank conflicts"),
-        ("sectors_a_request", {"sectors_a_request": 32.0, "sector_share": 8.0}, "far apart"),
-        ("sectors_a_request", {"sectors_a_request": 1.0, "sector_share": 0.2}, "the same ones"),
-        ("barrier_wait_pct", {"barrier_wait_pct": 50.0}, "fewer steps with a barrier"),
-        ("barrier_wait_pct", {"barrier_wait_pct": 3.0}, "hardly wait"),
-        ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 90.0}, "as they must"),
-        ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 30.0}, "more loads ahead"),
-        ("registers", {"registers": 64.0}, "may let more warps in"),
-        ("warps_held", {"warps_held": 16.0, "warps_most": 64.0}, "room for no more"),
-        ("spilled", {"spilled": 8.0}, "registers ran out"),
+        ("sectors_a_request", {"sectors_a_request": 32.0, "sector_share": 8.0}, "not coalesced"),
+        ("sectors_a_request", {"sectors_a_request": 1.0, "sector_share": 0.2}, "lanes share bytes"),
+        ("barrier_wait_pct", {"barrier_wait_pct": 50.0}, "use fewer barriers"),
+        ("barrier_wait_pct", {"barrier_wait_pct": 3.0}, "rarely wait"),
+        ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 90.0}, "as expected"),
+        ("memory_wait_pct", {"memory_wait_pct": 80.0, "dram_pct": 30.0}, "issue more loads"),
+        ("registers", {"registers": 64.0}, "may allow more warps"),
+        ("warps_held", {"warps_held": 16.0, "warps_most": 64.0}, "limited by registers"),
+        ("spilled", {"spilled": 8.0}, "too few registers"),
         ("under_way", {"under_way": 4.0, "under_way_sm": 8192.0}, "too few"),
-        ("barriers_a_block", {"barriers_a_block": 1.0}, "hardly ever waits"),
+        ("barriers_a_block", {"barriers_a_block": 1.0}, "almost no barriers"),
     ],
 )  # fmt: skip
 def test_words(key: str, values: dict[str, float], words: str) -> None:
@@ -67,7 +67,7 @@ def test_words(key: str, values: dict[str, float], words: str) -> None:
     [
         ({"dram_pct": 91.0, "memory_pct": 91.0}, "Limited by DRAM, at 91 % of the peak."),
         ({"dram_pct": 9.0, "memory_pct": 91.0}, "Limited by a cache or shared memory, at 91 %"),
-        ({"dram_pct": 9.0, "barrier_wait_pct": 40.0}, "Nothing works at its limit: warps wait, at "
+        ({"dram_pct": 9.0, "barrier_wait_pct": 40.0}, "No unit is at its limit: warps wait at "
          "barriers 40 % of the time."),
         ({"time_ns": 1.0}, ""),
     ],
@@ -78,10 +78,10 @@ def test_what_limits_a_kernel(values: dict[str, float], words: str) -> None:
 
 def test_what_the_next_steps_do(registry: Registry) -> None:
     steps = list(next_steps(registry.kernels["reduce_v1_no_divergence"], registry.kernels))
-    assert steps[0].startswith("next: reduce_v2_no_bank_conflict (about shared memory): ")
+    assert steps[0].startswith("next: reduce_v2_no_bank_conflict (improves shared memory): ")
     many = list(next_steps(registry.kernels["reduce_tiles_acq_rel"], registry.kernels))
     assert len(many) == 5
-    assert many[-1].endswith("steps more: cudareduce show reduce_tiles_acq_rel names them")
+    assert many[-1].endswith(" more: see cudareduce show reduce_tiles_acq_rel")
 
 
 @pytest.mark.long

@@ -27,11 +27,11 @@ def test_conflicts_show_without_nvcc(cudareduce: Call, monkeypatch: pytest.Monke
     code, out, _ = cudareduce("profile", *LADDER, "--static", "--quiet")
     assert code == 0
     first, second = out.split("reduce_v2_no_bank_conflict: sum of float32 on sm_90")
-    assert "3.33 turns an access  lanes need other words of the same bank" in first
-    assert "1.00 turns an access  lanes hardly ever meet in a bank" in second
-    assert "1.00x                 each byte once" in second
-    assert "What nvcc makes of it is not known: nvcc was not found" in out
-    assert "next: reduce_v2_no_bank_conflict (about shared memory): The stride starts" in first
+    assert "3.33 wavefronts per access  bank conflicts: lanes access different words" in first
+    assert "1.00 wavefronts per access  almost no bank conflicts" in second
+    assert "1.00x                       each byte is read once" in second
+    assert "Compiler results are missing: nvcc was not found" in out
+    assert "next: reduce_v2_no_bank_conflict (improves shared memory): The stride starts" in first
 
 
 @needs_nvcc
@@ -39,7 +39,13 @@ def test_conflicts_show_without_nvcc(cudareduce: Call, monkeypatch: pytest.Monke
 def test_the_compiler_says_registers_and_loads(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", "reduce_v2_no_bank_conflict", "--static", "--quiet")
     assert code == 0
-    for words in ("registers ", "0 bytes a thread", "64 of 64", "8.19 kB an SM", "1 load, 2 bar"):
+    for words in (
+        "registers ",
+        "0 bytes per thread",
+        "64 of 64",
+        "8.19 kB per SM",
+        "1 load, 2 bar",
+    ):
         assert words in out
 
 
@@ -49,7 +55,7 @@ def test_hardware_that_is_not_emulated_is_compiled_alone(cudareduce: Call) -> No
     code, out, _ = cudareduce("profile", "reduce_tiles_ring", "--static", "--quiet")
     assert code == 0
     assert "reduce_tiles_ring is not counted: it needs tma" in out
-    assert "turns an access" not in out
+    assert "wavefronts per access" not in out
 
 
 def test_wide_partials_take_more_turns_without_conflicts(
@@ -59,8 +65,8 @@ def test_wide_partials_take_more_turns_without_conflicts(
     args = ("--static", "--quiet", "--dtype", "float64")
     _, out, _ = cudareduce("profile", *LADDER, *args)
     first, second = out.split("reduce_v2_no_bank_conflict: sum of float64")
-    assert "(bank conflicts)" in first
-    assert "no more than 8 bytes a lane take" in second
+    assert "bank conflicts: lanes" in first
+    assert "the minimum for 8 bytes per lane" in second
 
 
 @pytest.mark.long
@@ -68,8 +74,8 @@ def test_wide_partials_take_more_turns_without_conflicts(
 def test_what_the_emulator_does_not_see_is_left_out(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", LADDER[0], "--static", "--quiet", "--dtype", "float16")
     assert code == 0
-    assert "the emulator sees not all its loads" in out
-    assert "turns an access" not in out
+    assert "the emulator does not see all its loads" in out
+    assert "wavefronts per access" not in out
 
 
 def test_of_one_that_is_neither_compiled_nor_emulated_nothing_is_known(
@@ -99,8 +105,8 @@ def test_with_neither_there_is_nothing_to_say(
     monkeypatch.setattr(static, "count_traffic", no_nvcc)
     code, out, err = cudareduce("profile", LADDER[0], "--static", "--quiet")
     assert (code, out) == (6, "")
-    assert "What nvcc makes of it is not known" in err
-    assert "What it asks of memory is not counted" in err
+    assert "Compiler results are missing" in err
+    assert "Memory accesses are not counted" in err
 
 
 def test_a_file_without_a_header_is_not_verified_and_that_is_said(
@@ -110,7 +116,7 @@ def test_a_file_without_a_header_is_not_verified_and_that_is_said(
     file = "tests/foreign_shapes/aligned_raw_shared.cu"
     code, out, _ = cudareduce("profile", file, "--static", "--quiet")
     assert code == 0
-    assert "aligned_raw_shared is not verified here" in out
+    assert "aligned_raw_shared is not verified by profile" in out
 
 
 def test_pictures_take_counters(cudareduce: Call, tmp_path: Path) -> None:
