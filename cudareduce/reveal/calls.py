@@ -179,8 +179,8 @@ def calls(
             problem = Problem(reduction, n, shapes.rows)
             if problem.input_bytes > _MOST_BYTES:
                 raise UsageError(
-                    f"{problem.elements} elements of {reduction.dtype.name} are more than reveal "
-                    "looks at: give a smaller --n, or fewer --rows, of which it sees the first"
+                    f"{problem.elements} elements of {reduction.dtype.name} are too many for "
+                    "reveal: give a smaller --n, or fewer --rows (only the first is probed)"
                 )
             for choice in what.kernels:
                 yield _kernel_call(choice, problem, shapes, limits, lacks)

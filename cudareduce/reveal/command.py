@@ -67,7 +67,7 @@ def reveal(request: RevealRequest) -> int:
     found = revealed(request)
     table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
     publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
-    say("interrupted: what is missing was not tried" * found.interrupted, request.where.quiet)
+    say("interrupted: the missing calls were not tried" * found.interrupted, request.where.quiet)
     return exit_code(found)
 
 
@@ -95,14 +95,14 @@ def exit_code(found: RevealResult) -> int:
 def _compared(request: RevealRequest, *names: str) -> int:
     """Compare two sides, each a table or a name to reveal now."""
     if request.kernels:
-        raise UsageError("--compare takes the place of names: give one or the other")
+        raise UsageError("--compare excludes other names: give only one of them")
     request.outputs.check(*_files(names))
     stored = {name: load(Path(name)) for name in names if _is_table(name)}
     table = next(iter(stored.values()), None)
     old, new = (stored.get(name) or _revealed(request, name, table) for name in names)
     pairs = compare.compared(old.orders, new.orders, files=len(stored) == len(set(names)))
     devices = f" ({old.device} and {new.device})" if old.device != new.device else ""
-    told = compare.section(pairs, f"order of additions: {names[0]} and {names[1]}{devices}")
+    told = compare.section(pairs, f"summation order: {names[0]} and {names[1]}{devices}")
     publish(request.outputs, [told], {"json": lambda: compare.to_json(pairs)})
     return compare.exit_code(pairs)
 

@@ -46,7 +46,7 @@ def compared(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list
     if not any(pair.old for pair in pairs):
         pairs = [_judged(a, b) for b in new for a in old if not files and a.problem == b.problem]
     if not pairs:
-        raise UsageError(f"the two have no call in common: {_unlike(old, new)}")
+        raise UsageError(f"the two sides have no call in common: {_unlike(old, new)}")
     if files:
         there = {order.key for order in new}
         pairs += [_judged(order, None) for order in old if order.key not in there]
@@ -57,7 +57,7 @@ def _unlike(old: Sequence[Order], new: Sequence[Order]) -> str:
     """Why two sides share no call, and how to make them comparable."""
     names, others = ({order.kernel: 0 for order in side} for side in (old, new))
     if not names.keys() & others.keys():
-        return f"{_sides(names, others)}; make both of the same names"
+        return f"{_sides(names, others)}; reveal the same names for both"
     sizes, other_sizes = ({_problem_text(order): 0 for order in side} for side in (old, new))
     if not sizes.keys() & other_sizes.keys():
         return f"{_sides(sizes, other_sizes)}; give both the same --n, --rows, --dtype and --acc"
@@ -92,7 +92,7 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
     if (old.outcome == "varies") != (new.outcome == "varies"):
         return Pair(old, new, "CHANGED", versions or new.reason or old.reason)
     if old.outcome == "varies":
-        return Pair(old, new, "SAME", "in no fixed order, both")
+        return Pair(old, new, "SAME", "no fixed order on both sides")
     both = old.hashes.keys() & new.hashes.keys()
     if not both:
         return Pair(old, new, "UNCERTAIN", old.reason or new.reason)
@@ -173,7 +173,7 @@ def _why(pair: Pair) -> str:
     depths = [DASH if order.depth is None else str(order.depth) for order in (old, new)]
     depth = f"depth {depths[0]}, now {depths[1]}" if old.depth != new.depth else ""
     told = "; ".join(filter(None, (pair.reason, _first_sum(old, new), depth)))
-    return told or "sums that no picture has a line for"
+    return told or "sums that are not in the picture"
 
 
 def _first_sum(old: Order, new: Order) -> str:

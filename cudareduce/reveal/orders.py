@@ -99,7 +99,7 @@ def load(path: Path) -> Table:
         raise UsageError(f"there is no {path}: {_ANEW}")
     data = read_json(path)
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise UsageError(f"{path} is no table of orders: {_ANEW}")
+        raise UsageError(f"{path} is not a table of summation orders: {_ANEW}")
     if data.get("schema") != SCHEMA:
         raise UsageError(
             f"{path} has schema {data.get('schema')!r:.20}, this version reads {SCHEMA}: {_ANEW}"
@@ -112,7 +112,9 @@ def load(path: Path) -> Table:
         tool, device = _checked(data.get("tool"), dict, "tool"), data.get("device")
         return Table(tool=tool, device=_checked(device, str, "device"), orders=orders)
     except ValueError as error:
-        raise UsageError(f"{path} is not a whole table of orders: {error}; {_ANEW}") from None
+        raise UsageError(
+            f"{path} is not a complete table of summation orders: {error}; {_ANEW}"
+        ) from None
 
 
 def _order(values: Any, number: int) -> Order:
@@ -125,15 +127,15 @@ def _order(values: Any, number: int) -> Order:
         if name == "hashes":
             words = _checked(value, dict, where)
             if not all(_is_count(key) and type(h) is str for key, h in words.items()):
-                raise ValueError(f"{where} is not what it should be")
+                raise ValueError(f"{where} has the wrong type")
         elif name == "picture":
             taken[name] = tuple(_checked(line, str, where) for line in _checked(value, list, where))
         elif name in ("dtype", "acc") and _checked(value, str, where) not in DTYPES:
-            raise ValueError(f"{where} is no type known here")
+            raise ValueError(f"{where} is an unknown type")
         elif name in _WORDS and value not in _WORDS[name]:
-            raise ValueError(f"{where} is no word known here")
+            raise ValueError(f"{where} is an unknown word")
         elif not (isinstance(value, kinds[name]) and not _is_switch(value, name)):
-            raise ValueError(f"{where} is not what it should be")
+            raise ValueError(f"{where} has the wrong type")
         elif isinstance(value, int) and not 0 <= value < _MOST:
             raise ValueError(f"{where} is negative, or too large")
     return Order(**taken)
@@ -151,7 +153,7 @@ def _is_switch(value: object, name: str) -> bool:
 
 def _checked(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{where} is not what it should be")
+        raise ValueError(f"{where} has the wrong type")
     return value
 
 
@@ -343,15 +345,15 @@ def _front_matter_differences(call: KernelCall | PeerCall, found: ProbeResult) -
     if not isinstance(call, KernelCall) or tree is None or found.outcome == "varies":
         return
     if call.plan.folds_on_host:
-        yield "the host folds its partials, in a wider type"
+        yield "partial results are summed on the host in a wider type"
     elif tree.depth > call.plan.depth:
-        yield f"deeper than its header claims: {tree.depth} additions, not {call.plan.depth}"
+        yield f"deeper than its front matter says: {tree.depth} additions, not {call.plan.depth}"
     if tree.exact and not tree.refines(call.plan.tree):
-        yield "not in the order that its header claims"
+        yield "not in the order of its front matter"
     if call.case.kernel.order == "kept" and tree.exact and not tree.keeps_order:
-        yield "operands change places, which its header denies"
+        yield "operands are swapped, contrary to its front matter"
     if call.case.kernel.finish == "atomic" and any(step.grid > 2 for step in call.plan.passes):
-        yield "it was one order each time, and none is promised: memory combines its partials"
+        yield "the order was the same each time but is not guaranteed: it uses atomics"
 
 
 def sections(orders: Sequence[Order], device: str) -> list[Section]:
@@ -363,7 +365,7 @@ def sections(orders: Sequence[Order], device: str) -> list[Section]:
         for order in orders if order.outcome != "skip"
     )  # fmt: skip
     notes = tuple(dict.fromkeys(_notes(orders)))
-    table = Section(f"order of additions, {device}", header, rows, notes, texts=1)
+    table = Section(f"summation order, {device}", header, rows, notes, texts=1)
     drawn = [order for order in orders if order.picture]
     pictures = [_picture(order) for order in drawn] if len(drawn) <= _PICTURES else []
     return [table, *pictures]
@@ -398,12 +400,12 @@ def _notes(orders: Sequence[Order]) -> Iterator[str]:
     bounded = [order for order in orders if order.bound]
     if bounded:
         wider = dict.fromkeys(
-            f"{order.dtype} added up in {order.adds_in}"
+            f"{order.dtype} added in {order.adds_in}"
             for order in bounded if order.adds_in != order.dtype
         )  # fmt: skip
         yield "; ".join(["bound: gamma_depth, of the sum of magnitudes", *wider])
     if any(order.hashes and not order.exact for order in orders):
-        yield f"depth >=: of a sample; all elements are compared up to n = {EXACT_UP_TO}"
+        yield f"depth >=: of a sample; the whole tree is recovered up to n = {EXACT_UP_TO}"
 
 
 def _picture(order: Order) -> Section:

@@ -112,14 +112,14 @@ def why_not(reduction: Reduction, n: int) -> str | None:
     """Why the order of a reduction cannot be revealed, in words that follow a kernel's name; None
     if it can."""
     if reduction.op.name != "sum":
-        return f"is looked at as a sum alone, not as {reduction.op.name}: take --op sum"
+        return f"is probed as a sum only, not as {reduction.op.name}: use --op sum"
     if reduction.dtype.kind != "float":
         return (
-            f"has no order that shows: sums of {reduction.dtype.name} are exact in any; take a "
-            "--dtype of floats"
+            f"has no visible order: sums of {reduction.dtype.name} are exact in any; use a "
+            "floating-point --dtype"
         )
     if n == 0:
-        return "has nothing to add: take --n 1 or more"
+        return "has nothing to add: use --n 1 or more"
     mask, one = _EXPONENTS[reduction.dtype.name]
     places = digits(reduction.acc)
     absorbed = 2 ** max(0, mask - places - one) - 1  # fewer than half of the mask's last place
@@ -405,7 +405,7 @@ class Examination:
             count, distinct, _ = self._repeated(_MORE_REPEATS)
             why = _varying(count, distinct) if distinct > 1 else ""
             if not why and again.outcome != "skip" and again != found:
-                why = "no fixed order: the same probes give another one when they are made again"
+                why = "no fixed order: repeated probes give another one"
             if why:
                 found = ProbeResult(
                     outcome="varies", reason=why, probes=found.probes + again.probes
@@ -478,7 +478,7 @@ class Examination:
         wide = _reproduces(tree, _WIDER, acc, numbers, answers)
         how = (
             f"it adds in {_WIDER}, a wider type" if wide
-            else "in this order they would give other last bits"
+            else "this order gives different last bits"
         )  # fmt: skip
         return replace(found, outcome="other", reason=f"not only additions in {acc}: {how}")
 
@@ -510,7 +510,7 @@ class Examination:
 
 
 def _varying(count: int, distinct: int) -> str:
-    return f"no fixed order: {count} calls give {distinct} answers"
+    return f"no fixed order: {count} calls give {distinct} results"
 
 
 def _reproduces(
@@ -535,17 +535,17 @@ def _confirm(tree: Tree, prober: Prober) -> None:
         if size != tree.meets(first, second):
             raise Contradiction(
                 f"masks at {leaves[first]} and {leaves[second]} meet in a sum of {size} elements, "
-                f"and in one of {tree.meets(first, second)} by what others say"
+                f"and in one of {tree.meets(first, second)} according to other probes"
             )
 
 
 def _out_of_time(found: ProbeResult, probes: int) -> ProbeResult:
     """The result when the time limit has passed: that of a smaller sample, or none."""
     if found.tree is None:
-        why = f"--time-limit was spent after {counted(probes, 'probe')}"
+        why = f"--time-limit was reached after {counted(probes, 'probe')}"
         return replace(found, reason=why, cause="time")
     why = (
-        "--time-limit was spent before more than "
+        "--time-limit was reached before more than "
         f"{counted(len(found.tree.leaves), 'element')} were compared"
     )
     return replace(found, reason=why)

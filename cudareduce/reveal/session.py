@@ -135,7 +135,7 @@ class Revealer:
 
 #: Seconds without a heartbeat: while something is compiled, and beyond a limit in seconds.
 _COMPILES_S, _GRACE_S = 300.0, 5.0
-_NO_ANSWER = "what came from its process is no answer: it writes to what it did not open, or died"
+_NO_ANSWER = "its process sent an invalid message: the call wrote to a foreign file, or crashed"
 
 
 class RevealWorkers:
@@ -199,10 +199,10 @@ def _crashed(job: Job, phase: Phase, event: Exited) -> ProbeResult:
 
 def _timed_out(job: Job, phase: Phase, limit: Limit) -> ProbeResult:
     if limit.seconds == _COMPILES_S:
-        reason = f"no answer after {_COMPILES_S:.4g} s, as it was compiled"
+        reason = f"no result after {_COMPILES_S:.4g} s of compilation"
         return ProbeResult(outcome="wrong", reason=reason)
     first = phase.name != "runs"
-    what = "no first answer" if first else "no answer"
+    what = "no first result" if first else "no result"
     limit_s = job.first_s if first else job.limit_s
     reason = (
         f"{what} within {limit_s:.4g} s, nor in {_GRACE_S:.4g} more: it hangs, or needs a longer "

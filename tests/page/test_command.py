@@ -88,7 +88,7 @@ def test_of_many_files_those_without_records_are_left_out(cudareduce: Call, tmp_
         ((BENCH, "--html", "{out}/no/a.html"), "the folder {out}/no does not exist; create it"),
         ((BENCH, "--html", BENCH), "is a result to read: choose another name"),
         (("--html", "{out}/a.html"), "--html needs result files such as run.json"),
-        ((BENCH, "--html", "{out}/a.html", "--check"), "and no --check"),
+        ((BENCH, "--html", "{out}/a.html", "--check"), "and excludes --check"),
         ((BENCH,), "for a page of results add --html FILE"),
         (("README.md", "docs/ci.md"), "report takes one Markdown file"),
     ],

@@ -93,7 +93,7 @@ def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path:
 
 def test_the_accumulator_of_a_bound_is_said(cudareduce: Call) -> None:
     _, out, _ = cudareduce("reveal", "reduce_v7_shuffle", "--n", "9", "--acc", "float64", *CPU)
-    assert "bound: gamma_depth, of the sum of magnitudes; float32 added up in float64" in out
+    assert "bound: gamma_depth, of the sum of magnitudes; float32 added in float64" in out
 
 
 def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_two_names(cudareduce: Call) -> None:
     ("arguments", "code", "says"),
     [
         ((), 2, "name a kernel"),
-        (("reduce_v7_shuffle", "--n", "0"), 2, "has nothing to add: take --n 1 or more"),
+        (("reduce_v7_shuffle", "--n", "0"), 2, "has nothing to add: use --n 1 or more"),
         (("reduce_v7_shuffle", "--dtype", "int32"), 2, "exact in any"),
-        (("reduce_v7_shuffle", "--op", "max"), 2, "take --op sum"),
+        (("reduce_v7_shuffle", "--op", "max"), 2, "use --op sum"),
         (("reduce_v7_shuffle", "--n", "2^25"), 2, "up to 16777216"),
         (("reduce_v7_shuffle", "--dtype", "float16", "--n", "2^16"), 2, "up to 32767"),
         (("reduce_v7_shuffle", "--block", "33"), 2, "takes blocks of"),
@@ -132,7 +132,7 @@ def test_two_names(cudareduce: Call) -> None:
         (("cub",), 6, "runs on a GPU"),
         (("--compare", "a.json", "reduce_v7_shuffle"), 2, "there is no a.json"),
         (("--compare", "setup.json", "README.md"), 2, "there is no setup.json"),
-        (("all", "--compare", "x", "y"), 2, "--compare takes the place of names"),
+        (("all", "--compare", "x", "y"), 2, "--compare excludes other names"),
     ],
 )
 def test_what_cannot_be(cudareduce: Call, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -150,10 +150,10 @@ def test_comparing_takes_two(cudareduce: Call) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[]", "is no table of orders"),
+        ("[]", "is not a table of summation orders"),
         ('{"kind": "orders", "schema": 9}', "has schema 9"),
-        ('{"kind": "orders", "schema": 1}', "orders is not what it should be"),
-        ('{"kind": "orders", "schema": 1, "orders": [5]}', "row 1 is not what it should be"),
+        ('{"kind": "orders", "schema": 1}', "orders has the wrong type"),
+        ('{"kind": "orders", "schema": 1, "orders": [5]}', "row 1 has the wrong type"),
         ('{"kind": "orders", "schema": 1, "orders": [{}]}', "kernel of row 1"),
         ("{", "is cut short"),
     ],
@@ -171,9 +171,9 @@ def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str
     [
         ("n", -5, "n of row 1 is negative, or too large"),
         ("items", 10**20, "items of row 1 is negative, or too large"),
-        ("hashes", {"9" * 5000: "a"}, "hashes of row 1 is not what it should be"),
-        ("outcome", "fine", "outcome of row 1 is no word known here"),
-        ("cause", "none", "cause of row 1 is no word known here"),
+        ("hashes", {"9" * 5000: "a"}, "hashes of row 1 has the wrong type"),
+        ("outcome", "fine", "outcome of row 1 is an unknown word"),
+        ("cause", "none", "cause of row 1 is an unknown word"),
     ],
 )
 def test_a_row_that_is_none(
@@ -198,7 +198,7 @@ def test_a_result_file_is_no_table(cudareduce: Call) -> None:
     file = ROOT / "results/nvidia-h200/sweep.json"
     code, _, err = cudareduce("reveal", "--compare", file, file)
     assert code == 2
-    assert "is no table of orders: make it with cudareduce reveal --json" in err
+    assert "is not a table of summation orders: make it with cudareduce reveal --json" in err
 
 
 @pytest.mark.long
@@ -229,9 +229,9 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     assert f"peer:cub:exits, n = 40: skipped, {ends}" in said
     assert "peer:cub:none, n = 40: WRONG: it gives 0 answers where 1 should be" in said
     silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
-    assert f"peer:cub:hangs, n = 40: WRONG: no answer {silent}" in said
-    assert f"peer:cub:waits, n = 40: skipped, no first answer {silent}" in said
-    assert "peer:cub:garbles, n = 40: WRONG: what came from its process is no answer" in said
+    assert f"peer:cub:hangs, n = 40: WRONG: no result {silent}" in said
+    assert f"peer:cub:waits, n = 40: skipped, no first result {silent}" in said
+    assert "peer:cub:garbles, n = 40: WRONG: its process sent an invalid message" in said
 
 
 def test_a_limit_that_leaves_nothing_to_tell_is_inconclusive(cudareduce: Call) -> None:
@@ -239,7 +239,7 @@ def test_a_limit_that_leaves_nothing_to_tell_is_inconclusive(cudareduce: Call) -
         "reveal", "reduce_v7_shuffle", "--n", "4096", "--time-limit", "0.001", *CPU
     )
     assert code == 4
-    assert "reduce_v7_shuffle, n = 4096: skipped, --time-limit was spent after" in out
+    assert "reduce_v7_shuffle, n = 4096: skipped, --time-limit was reached after" in out
 
 
 KERNEL = """/*+++
@@ -277,6 +277,6 @@ def test_kernels_that_misbehave(cudareduce: Call, tmp_path: Path) -> None:
     assert "crashes, n = 70: WRONG: ends its process" in said
     assert "broken, n = 70: skipped, does not compile: " in said
     assert (
-        "claims, n = 70: deeper than its header claims: 69 additions, not 7; not in the order that "
-        "its header claims"
+        "claims, n = 70: deeper than its front matter says: 69 additions, not 7; not in the order "
+        "of its front matter"
     ) in said

@@ -65,7 +65,7 @@ def test_what_one_file_lacks() -> None:
 @pytest.mark.parametrize(
     ("other", "says"),
     [(replace(ONE, n=65), "one is of n = 64 float32, the other of n = 65 float32; give both the"),
-     (replace(ONE, kernel="k"), "one is of peer:a, the other of k; make both of the same names"),
+     (replace(ONE, kernel="k"), "one is of peer:a, the other of k; reveal the same names for both"),
      (replace(ONE, block=64), "give both the same names, sizes, types, --block and --items")],
 )  # fmt: skip
 def test_nothing_in_common(other: Order, says: str) -> None:

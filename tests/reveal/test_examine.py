@@ -72,7 +72,7 @@ def test_the_bound_is_gamma_of_the_depth() -> None:
 @pytest.mark.parametrize(
     ("adds", "why"),
     [(wide, "it adds in float64, a wider type"),
-     (compensated, "in this order they would give other last bits")],
+     (compensated, "this order gives different last bits")],
 )  # fmt: skip
 def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> None:
     found = revealed(adds, 100)
@@ -114,9 +114,7 @@ def test_elements_cut_short_show_in_the_last_bits() -> None:
     assert found.outcome == "other"
     assert found.tree is not None
     assert found.tree.depth == 99
-    assert found.reason == (
-        "not only additions in float32: in this order they would give other last bits"
-    )
+    assert found.reason == ("not only additions in float32: this order gives different last bits")
 
 
 def test_no_fixed_order() -> None:
@@ -155,7 +153,7 @@ def test_an_order_that_seldom_changes() -> None:
 
     found = revealed(adds, 100)
     assert found.outcome == "varies"
-    assert found.reason.startswith("no fixed order: 100 calls give 2 answers")
+    assert found.reason.startswith("no fixed order: 100 calls give 2 results")
 
 
 def test_what_loses_elements_is_wrong() -> None:
@@ -217,7 +215,7 @@ def test_a_wider_accumulator_shows_in_a_sample() -> None:
 def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
     """Whose probes are those of additions one after the other."""
     found, plain = revealed(adds, 5000), revealed(in_turn, 5000)
-    why = "not only additions in float32: in this order they would give other last bits"
+    why = "not only additions in float32: this order gives different last bits"
     assert (found.outcome, found.reason) == ("other", why)
     assert (plain.outcome, plain.adds_in) == ("fixed", None)
     assert found.tree is not None
@@ -228,7 +226,7 @@ def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
 def test_no_time() -> None:
     found = revealed(in_turn, 50, limit_s=1e-9)
     assert (found.outcome, found.cause) == ("skip", "time")
-    assert found.reason == "--time-limit was spent after 0 probes"
+    assert found.reason == "--time-limit was reached after 0 probes"
 
 
 def test_what_has_no_order_that_shows() -> None:
@@ -237,7 +235,7 @@ def test_what_has_no_order_that_shows() -> None:
 
     assert "exact" in why("sum", "int32", 5)
     assert "--op sum" in why("max", "float32", 5)
-    assert "as a sum alone, not as mean" in why("mean", "float32", 5)
+    assert "as a sum only, not as mean" in why("mean", "float32", 5)
     assert "--n 1" in why("sum", "float32", 0)
     assert "up to 32767" in why("sum", "float16", 2**15)
     assert not why("sum", "float16", 2**15 - 1)
