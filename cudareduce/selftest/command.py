@@ -1,4 +1,4 @@
-"""`selftest`: can this machine be believed? Words, tables, and a JSON that holds all of it."""
+"""The command `selftest`: tests how reliably this machine measures."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from cudareduce.results.store import run_texts
 from cudareduce.selftest.findings import as_json, selftest_sections, trustworthy
 from cudareduce.selftest.parts import Selftest
 
-#: One relaunch with a first addition, one with many items, one with shuffles: all fast enough for
-#: the flush, and not the kernel, to take most of the time.
+#: Default kernels, fast enough for the flush to take most of the time.
 KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelftestRequest:
-    """What `selftest` takes; `max_time` is in seconds."""
+    """The options of `selftest`; `max_time` is in seconds."""
 
     kernels: tuple[str, ...]
     device: int
@@ -38,9 +37,9 @@ class SelftestRequest:
 
 
 def selftest(request: SelftestRequest) -> int:
-    """Test, print, store; 0, with `strict` 4 unless the machine was seen to be good enough, and 130
-    after Ctrl-C, with what there was by then. Raises UsageError and, without a GPU,
-    EnvironmentProblem."""
+    """Test, print and store. Returns 0; with `strict` 4 unless the machine is shown to be good
+    enough; after Ctrl-C 130, with the results so far. Raises UsageError, and EnvironmentProblem
+    without a GPU."""
     request.outputs.check()
     deadline = Deadline(request.max_time)
     cases = _cases(request.kernels or KERNELS)
@@ -58,10 +57,12 @@ def selftest(request: SelftestRequest) -> int:
 
 
 def _cases(names: tuple[str, ...]) -> list[Case]:
-    """The kernels to test with, which sum float32 over the grid; another one is a UsageError."""
+    """The kernels to test with. Raises UsageError if one does not sum float32 over the grid."""
     reduction = reduction_of("sum", "float32")
     choices = load_registry().choose(names)
     for kernel in (choice.kernel for choice in choices):
         if kernel.why_not(reduction) or kernel.scope != "grid":
-            raise UsageError(f"selftest sums float32 over the grid, which {kernel.id} does not")
+            raise UsageError(
+                f"selftest needs kernels that sum float32 over the grid, and {kernel.id} does not"
+            )
     return [Case(c.kernel, reduction, c.kernel.block, c.kernel.items) for c in choices]

@@ -1,4 +1,4 @@
-"""What a selftest found, and what follows from it: pure, from numbers to judgements."""
+"""The findings of a selftest, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cudareduce.report.section import Section
 from cudareduce.timing.rounds import Context, Timing
 from cudareduce.timing.timer import DeviceTimer
 
-#: Where a launch is short enough for a context to show, and the default size of bench.
+#: Sizes at which contexts are compared: a short launch, and the default size of bench.
 SIZES = (2**24, 2**25)
-#: Of each of the two, taking turns.
+#: Measurements in each kind of context, alternating.
 TURNS = 10
 _STEPS, _STEP_BYTES = 2048, 512
 
@@ -37,8 +37,8 @@ Enter = Callable[[], AbstractContextManager[Context[DeviceTimer]]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Medians of one kernel in us: each in a fresh context, and each in the primary one, where
-    buffers lay elsewhere."""
+    """Medians of one kernel in us, in fresh contexts and in the primary one, with buffers at new
+    addresses each time."""
 
     kernel: str
     n: int
@@ -47,36 +47,35 @@ class Setting:
 
     @property
     def slower(self) -> float:
-        """By which share the primary context reads longer times."""
+        """Relative difference of the primary context's median."""
         return median(self.primary_us) / median(self.fresh_us) - 1
 
     @property
     def scatter(self) -> float | None:
-        """How many times further its times lie apart; None where those of fresh ones are alike."""
+        """Ratio of the ranges of times, primary to fresh; None if the fresh times are equal."""
         fresh = max(self.fresh_us) - min(self.fresh_us)
         return (max(self.primary_us) - min(self.primary_us)) / fresh if fresh else None
 
 
-def taken_in_turns(
+def alternate(
     kernel: str, n: int, fresh: Enter, primary: Enter, time: Callable[[Enter, int], float | None]
 ) -> Iterator[Setting]:
-    """The times of both, every other turn the other way round; `time` is told how many there are
-    yet to come."""
+    """Measure in both kinds of context alternately, swapping their order every turn. `time` gets
+    the number of measurements left."""
     taken: tuple[list[float], list[float]] = [], []
     for turn in range(TURNS):
         for k in (0, 1) if turn % 2 else (1, 0):
             us = time((fresh, primary)[k], 2 * (TURNS - turn))
             taken[k].extend([us] if us is not None else [])
-    if min(map(len, taken)) > 1:  # one alone does not scatter
+    if min(map(len, taken)) > 1:  # a range needs two
         yield Setting(kernel, n, tuple(taken[0]), tuple(taken[1]))
 
 
 @contextmanager
-def at_home(
+def primary_context(
     backend: TimedBackend, timer: DeviceTimer, case: Case, n: int
 ) -> Iterator[Context[DeviceTimer]]:
-    """One reduction in the context that the process began with, the primary one, its buffers at
-    other addresses each time."""
+    """One reduction in the primary context, with buffers at a new address each time."""
     with ExitStack() as stack:
         step = backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
         stack.callback(backend.free, step)
@@ -89,24 +88,22 @@ def at_home(
 
 
 def on_settings(settings: Sequence[Setting]) -> list[str]:
-    """What they show, in words."""
-    said = []
-    for one in settings:
-        share = 100 * one.slower
+    texts = []
+    for setting in settings:
+        share = 100 * setting.slower
         word = f"{abs(share):.1f} % {'slower' if share > 0 else 'faster'} than"
-        look = word if abs(share) >= 0.1 else "as fast as"
-        apart = f" and scatters {one.scatter:.1f} times as much" if one.scatter else ""
-        said.append(f"n = {one.n} {look} fresh ones{apart}")
-    if not said:
+        compared = word if abs(share) >= 0.1 else "as fast as"
+        wider = f" with {setting.scatter:.1f} times the range" if setting.scatter else ""
+        texts.append(f"n = {setting.n} {compared} fresh contexts{wider}")
+    if not texts:
         return []
     return [
-        f"The primary context, which libraries insist on, reads {settings[0].kernel} at "
-        f"{', at '.join(said)}: compare times within one of the two."
+        f"The primary context, which libraries need, measures {settings[0].kernel} at "
+        f"{', at '.join(texts)}: compare times of one kind of context only."
     ]
 
 
 def settings_section(settings: Sequence[Setting]) -> Section:
-    """Both, size by size."""
     rows = tuple(
         (short_size(one.n), name, f"{median(us):.2f}", f"{min(us):.2f}", f"{max(us):.2f}",
          f"{100 * (max(us) / min(us) - 1):.1f}%")
@@ -115,30 +112,28 @@ def settings_section(settings: Sequence[Setting]) -> Section:
     )  # fmt: skip
     header = ("n", "context", "median us", "shortest us", "longest us", "apart")
     count = max(len(one.fresh_us) for one in settings)
-    note = f"up to {count} of each, taking turns, with buffers at other addresses each time"
+    note = f"up to {count} of each, alternating, with buffers at new addresses each time"
     title = f"{settings[0].kernel} in fresh contexts and in the primary one, cold"
     return Section(title, header, rows, (note,), 2)
 
 
-#: The threshold that a machine should be good for, and how often it must catch what lies above.
+#: The threshold to test, and the share of larger slowdowns that must be caught.
 THRESHOLD = 0.02
 _CAUGHT = 0.95
-#: The slowdowns that it is judged by: one to be caught so often, one always.
+#: Slowdowns that decide the verdict: one to be caught with that share, one always.
 _JUDGED_SHARES = (0.03, 0.05)
-#: As far as two tools may differ on one kernel once both do the same.
+#: Largest accepted difference from NVBench with the same method.
 _AGREE = 0.03
-#: Comparisons that a rate takes: of kernels with themselves, and of each injected slowdown.
+#: Comparisons needed for a rate: of kernels with themselves, and of each injected slowdown.
 ENOUGH, ENOUGH_SLOWED = 200, 100
-#: The share of them that a verdict takes: single ones may lose rounds to a slow host.
+#: Share of them needed for a verdict, since a slow host may cost single ones their rounds.
 _DECIDED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two entrants in the same rounds: how many times longer the second takes, round by round.
-
-    `injected` is the share by which it was made longer; 0 where both are the same code.
-    """
+    """The time ratios of two entrants, candidate to baseline, round by round. `injected` is the
+    known slowdown of the candidate; 0 if both are the same code."""
 
     kernel: str
     n: int
@@ -149,7 +144,7 @@ class Comparison:
     def of(
         cls, timings: Mapping[str, Timing], kernel: str, n: int, share: float, old: str, new: str
     ) -> Iterator[Comparison]:
-        """Two entrants by their names, if they have rounds in common."""
+        """The comparison of two entrants by name, if they have rounds in common."""
         if old in timings and new in timings:
             ratios = paired(timings[new].by_round, timings[old].by_round)
             if ratios:
@@ -157,29 +152,27 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """The median over rounds."""
         return median(self.ratios)
 
     @property
     def decided(self) -> bool:
-        """True if there are rounds enough for an interval; without one it can only come out well,
-        so it counts nowhere."""
+        """True if there are enough rounds for an interval."""
         return len(self.ratios) >= MIN_ROUNDS
 
     def slower(self, threshold: float) -> bool:
-        """The verdict: beyond the threshold, a share, and sure that it is slower at all."""
+        """True if slower by more than the threshold, with an interval above 1."""
         low, _ = interval(self.ratios) or (0.0, 0.0)
         return low > 1 and self.ratio > 1 + threshold
 
     def changed(self, threshold: float) -> bool:
-        """The same, either way."""
+        """True if slower or faster by more than the threshold."""
         _, high = interval(self.ratios) or (0.0, 2.0)
         return self.slower(threshold) or (high < 1 and self.ratio < 1 - threshold)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A time with its interval, under some heading; `host_us` where that was of interest."""
+    """A time with its interval, of a kernel or floor (`what`) by one method (`how`)."""
 
     what: str
     how: str
@@ -191,17 +184,16 @@ class Figure:
 
     @classmethod
     def of(cls, what: str, how: str, n: int, timing: Timing) -> Figure:
-        """From what was measured."""
         return cls(what, how, n, timing.median_us, timing.interval_us, timing.host_us, timing.batch)
 
 
-#: What differs where the same is measured again: what is left is noise.
+#: The varied property of a repeated measurement, which shows the noise.
 NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Times of one kernel that differ in one thing, which is none of the kernel's."""
+    """Times of one kernel with one property varied (`what`) that does not belong to the kernel."""
 
     kernel: str
     n: int
@@ -210,13 +202,13 @@ class Spread:
 
     @property
     def share(self) -> float:
-        """How far the longest lies above the shortest, as a share."""
+        """The range relative to the shortest time."""
         return max(self.us) / min(self.us) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What NVBench says of a kernel beside what we say of it, by our method and by its own."""
+    """The time of a kernel by NVBench, and by this tool with three methods."""
 
     kernel: str
     n: int
@@ -227,14 +219,14 @@ class Peer:
 
     @property
     def difference(self) -> float:
-        """How far our figure by its method lies from its own, as a share."""
+        """Relative difference of this tool, with NVBench's method, from NVBench."""
         return self.nvbench.us / self.nvbench_us - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything a selftest found; `problems` are parts it could not do, and why; `remarks` say how
-    the GPU did meanwhile."""
+    """All findings of a selftest; `problems` say which parts failed and why, `remarks` describe the
+    state of the GPU."""
 
     aa: tuple[Comparison, ...] = ()
     injected: tuple[Comparison, ...] = ()
@@ -249,43 +241,43 @@ class Findings:
 
     @property
     def judged(self) -> list[Comparison]:
-        """Comparisons of a kernel with itself that were decided."""
+        """The decided comparisons of a kernel with itself."""
         return [one for one in self.aa if one.decided]
 
     @property
     def undecided(self) -> int:
-        """How many comparisons, of both kinds, had too few rounds to be decided."""
+        """The number of comparisons of both kinds with too few rounds."""
         return sum(not one.decided for one in (*self.aa, *self.injected))
 
     @property
     def false_verdicts(self) -> int:
-        """How many comparisons of a kernel with itself called it changed."""
+        """The number of comparisons of a kernel with itself that found a change."""
         return sum(one.changed(THRESHOLD) for one in self.judged)
 
     @property
     def quiet_threshold(self) -> float | None:
-        """The least threshold, a share, at which none did: the noise of this machine."""
+        """The smallest threshold without false verdicts: the noise of this machine."""
         if not self.judged:
             return None
         return max((abs(one.ratio - 1) for one in self.judged if one.changed(0)), default=0.0)
 
     def slowed(self, share: float) -> list[Comparison]:
-        """Slowdowns by a share that were decided."""
+        """The decided comparisons with this slowdown."""
         return [one for one in self.injected if one.injected == share and one.decided]
 
     def caught(self, share: float, threshold: float) -> tuple[int, int]:
-        """How many slowdowns by a share were found at a threshold, and of how many."""
+        """The numbers of caught and of decided comparisons with this slowdown."""
         some = self.slowed(share)
         return sum(one.slower(threshold) for one in some), len(some)
 
     @property
     def shares(self) -> list[float]:
-        """The slowdowns injected, as shares, where one at least was decided, the least first."""
+        """The injected slowdowns with a decided comparison, in ascending order."""
         return sorted({one.injected for one in self.injected if one.decided})
 
     @property
     def enough(self) -> bool:
-        """True if as much was decided as a verdict takes."""
+        """True if enough comparisons were decided for a verdict."""
         return len(self.judged) >= _DECIDED * ENOUGH and all(
             len(self.slowed(share)) >= _DECIDED * ENOUGH_SLOWED
             for share in {*_JUDGED_SHARES, *self.shares}
@@ -293,7 +285,7 @@ class Findings:
 
     @property
     def detectable(self) -> float | None:
-        """The least injected slowdown, a share, found 95 times in 100 without one false verdict."""
+        """The smallest injected slowdown caught 95 times in 100 without false verdicts."""
         quiet = self.quiet_threshold
         if quiet is None or not self.enough:
             return None
@@ -305,7 +297,7 @@ class Findings:
 
 
 def sentences(findings: Findings) -> list[str]:
-    """The verdict in words, then what it rests on, then what could not be done."""
+    """The verdict, then its reasons, then the failed parts."""
     said = [
         *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
         *_on_flushes(findings.flushes), *_on_spreads(findings.spreads),
@@ -321,7 +313,8 @@ def sentences(findings: Findings) -> list[str]:
 
 
 def trustworthy(findings: Findings) -> bool | None:
-    """No false verdict at 2 %, 3 % caught 95 times in 100, 5 % always; None if it was not seen."""
+    """True if at 2 % there is no false verdict, and slowdowns of 3 % are caught 95 times in 100 and
+    of 5 % always; None if too little was measured."""
     if not findings.enough:
         return None
     often, always = _JUDGED_SHARES
@@ -336,7 +329,7 @@ def _on_noise(findings: Findings) -> list[str]:
         return []
     said = f"A/A: {wrong} of {count} comparisons of a kernel with itself called it changed at 2 %"
     if count < ENOUGH:
-        said += f" (fewer than the {ENOUGH} that a rate takes)"
+        said += f" (fewer than the {ENOUGH} needed for a rate)"
     quiet = findings.quiet_threshold
     return [f"{said}; none did above {100 * quiet:.2f} %." if quiet else f"{said}."]
 
@@ -348,7 +341,7 @@ def _on_power(findings: Findings) -> list[str]:
         real = median(one.ratio - 1 for one in findings.slowed(share))
         rates.append(f"{100 * share:g} % (measured {100 * real:.1f} %) {caught} of {of}")
     few = any(len(findings.slowed(share)) < ENOUGH_SLOWED for share in findings.shares)
-    note = f" (fewer than the {ENOUGH_SLOWED} each that a rate takes)" if few else ""
+    note = f" (fewer than the {ENOUGH_SLOWED} each needed for a rate)" if few else ""
     said = [f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}{note}."] if rates else []
     quiet, least = findings.quiet_threshold, findings.detectable
     if quiet is None or not findings.enough:
@@ -365,8 +358,8 @@ def _on_undecided(findings: Findings) -> list[str]:
         return []
     count = len(findings.aa) + len(findings.injected)
     return [
-        f"{findings.undecided} of {count} comparisons are undecided and count nowhere: they had "
-        f"fewer than the {MIN_ROUNDS} rounds that an interval takes."
+        f"{findings.undecided} of {count} comparisons are undecided and not counted: they have "
+        f"fewer than the {MIN_ROUNDS} rounds needed for an interval."
     ]
 
 
@@ -381,7 +374,7 @@ def _on_flushes(figures: Sequence[Figure]) -> list[str]:
             said.append(
                 f"A flush by writing makes {what} at n = {n} look {look} than one by reading."
             )
-    return said[-1:]  # the largest size tells it
+    return said[-1:]  # the largest size suffices
 
 
 def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
@@ -390,11 +383,10 @@ def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
     shares = {spread.what: f"{100 * spread.share:.1f} %" for spread in spreads}
     still = shares.pop(NOTHING, None)
     causes = ", ".join(f"{what} {share}" for what, share in shares.items())
-    noise = f"; measured again with nothing changed, {still}" if still else ""
+    noise = f"; repeated without a change, {still}" if still else ""
     return [
-        f"What changes a time of {spreads[0].kernel} at n = {spreads[0].n} without being the "
-        f"kernel's: {causes}{noise}. Rounds take place in many contexts, so that this shows as "
-        "noise."
+        f"The time of {spreads[0].kernel} at n = {spreads[0].n} also depends on: {causes}{noise}. "
+        "Rounds use many contexts, so that the intervals include this."
     ]
 
 
@@ -404,13 +396,12 @@ def _on_peers(findings: Findings) -> list[str]:
     worst = max(findings.peers, key=lambda peer: abs(peer.difference))
     verdict = "agree" if abs(worst.difference) <= _AGREE else "do NOT agree"
     return [
-        f"NVBench and this tool {verdict} once both flush and queue alike: at most "
+        f"NVBench and this tool {verdict} with the same flush and queue: at most "
         f"{100 * abs(worst.difference):.1f} % apart ({worst.kernel}, n = {worst.n})."
     ]
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
-    """The findings with what follows from them."""
     slow = {
         f"{100 * share:g}%": dict(
             zip(("caught", "of"), findings.caught(share, THRESHOLD), strict=True)
@@ -432,7 +423,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
 
 
 def selftest_sections(findings: Findings, device: str) -> Iterator[Section]:
-    """The verdict first, then what it rests on."""
+    """The verdict, then the tables it is based on."""
     yield Section(f"Selftest of {device}", (), (), (*sentences(findings), *findings.remarks))
     if findings.flushes:
         yield _flushes(findings)
@@ -452,7 +443,7 @@ def _floors(findings: Findings) -> Section:
         (floor.what, floor.how, _text(floor), plain_text(floor.host_us, 2), str(floor.batch))
         for floor in findings.floors
     )
-    note = "host us: what the host needs to enqueue one, beside the time on the device"
+    note = "host us: time of the host to enqueue one launch, in addition to the device time"
     return Section("Floors", header, rows, (note,), 2)
 
 
@@ -481,10 +472,10 @@ def _peers(findings: Findings) -> Section:
         for peer in findings.peers
     )  # fmt: skip
     note = (
-        "us. NVBench flushes by writing as much as the L2 holds, and queues work on both sides of "
-        "its events; so does this tool in the columns by writing and, with the queue too, + queue"
+        "us. NVBench flushes by writing as much as the L2 holds, and queues work before and after "
+        "its events. The columns `by writing` and `+ queue` (both) use these methods in this tool."
     )
-    return Section("Beside NVBench", header, rows, (note,), 2)
+    return Section("Comparison with NVBench", header, rows, (note,), 2)
 
 
 def _flushes(findings: Findings) -> Section:

@@ -1,6 +1,6 @@
-"""The same launches under NVIDIA's NVBench, where the `cuda-bench` package is installed.
+"""Times launches with NVIDIA's NVBench, if the `cuda-bench` package is installed.
 
-In a child process: its library prints, and takes the process with it when something goes wrong.
+It runs in a child process, since its library prints and ends the process on errors.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from cudareduce.launch.case import Case, programs_of
 from cudareduce.problem.inputs import make
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, WorkerPool
 
-#: Samples of each benchmark, launches and seconds before them: one warm-up, its default, leaves the
-#: clock of an idle GPU behind.
+#: Samples per benchmark; warm-up launches and seconds. With the default of one warm-up launch the
+#: clock of an idle GPU is still low.
 _SAMPLES, _WARM_UPS, _WARM_UP_S = 300, 2000, 0.5
-#: However much time there is: a child that hangs must end.
+#: Time limit of the child process.
 _LIMIT_S = 120.0
-#: What its results call the time of one cold launch, best first.
+#: Names of the cold time in its results, the preferred one first.
 _TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A stream as NVBench wants to be handed one."""
+    """A stream with the protocol that NVBench expects."""
 
     handle: int
 
@@ -41,19 +41,19 @@ class _Stream:
 
 
 def why_not() -> str | None:
-    """Why NVBench cannot be asked; None if it can."""
+    """Why NVBench cannot run; None if it can."""
     if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bench"):
         return None
-    return "NVBench was not asked: pip install 'cudareduce[nvbench]' puts its figures beside ours"
+    return "NVBench is missing, times are not compared with it: pip install 'cudareduce[nvbench]'"
 
 
 def ask(
     spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int, deadline: Deadline
 ) -> list[float]:
-    """Its cold time of each case and size, in us. Raises EnvironmentProblem if no time is left, or
-    if it does not answer."""
+    """NVBench's cold time in us of each case and size. Raises EnvironmentProblem if no time is
+    left, or if it fails."""
     if deadline.passed:
-        raise EnvironmentProblem("there was no time left to ask it")
+        raise EnvironmentProblem("no time was left for NVBench")
     limit_s = min(_LIMIT_S, deadline.left_s)
     with WorkerPool(Parent.itself, fresh=True) as pool:
         job = spec, tuple(cases), seed
@@ -66,8 +66,8 @@ def ask(
         case Exited(code):
             why = f"its process ended with code {code}"
         case _:
-            why = f"nothing after {limit_s:.1f} s"
-    raise EnvironmentProblem(f"NVBench did not answer: {why}")
+            why = f"no result after {limit_s:.1f} s"
+    raise EnvironmentProblem(f"NVBench failed: {why}")
 
 
 def _measured(
@@ -82,7 +82,7 @@ def _measured(
             programs = programs_of(backend, {case: plan})[case]
             data = make("random", case.reduction, n, 1, seed)
             bound = Bound(backend, plan, programs, backend.upload(data))
-            bound.run()  # loads the kernel: behind its blocking kernel that would never end
+            bound.run()  # loads the kernel, which would wait forever for NVBench's blocking kernel
             backend.synchronize()
             made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream_handle)))
             made.set_name(f"case{k}")
@@ -105,8 +105,8 @@ def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:
 
 
 def times(result: dict[str, Any], count: int) -> list[float]:
-    """The time of each of `count` cases from a result file, in us; a RuntimeError if one has
-    none."""
+    """The time in us of each of `count` cases in a result file. Raises RuntimeError if one is
+    missing."""
     states = {made["name"]: made["states"][0] for made in result["benchmarks"]}
     found = []
     for k in range(count):

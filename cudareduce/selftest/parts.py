@@ -1,8 +1,8 @@
-"""`selftest`: whether this machine, with this tool, measures what it says it measures.
+"""The parts of a selftest.
 
-(a) The same kernels against themselves, (b) slowdowns of a known share, (c) three ways to flush the
-cache, (d) the floors of events, launches and graph replays, (e) what changes a kernel's time and is
-none of its own, (f) a kernel in fresh contexts and in the primary one, (g) NVBench beside us.
+(a) Kernels against themselves, (b) injected slowdowns, (c) three ways to flush the cache, (d) the
+floors of events, launches and graph replays, (e) properties outside of the kernel that change its
+time, (f) fresh contexts against the primary one, (g) NVBench against this tool.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from cudareduce.selftest.findings import (
     Peer,
     Setting,
     Spread,
-    at_home,
-    taken_in_turns,
+    alternate,
+    primary_context,
 )
 from cudareduce.selftest.nvbench import ask, why_not
 from cudareduce.timing.rounds import (
@@ -49,12 +49,12 @@ from cudareduce.timing.rounds import (
 from cudareduce.timing.sampling import COLD, Method, Sampler, Timer
 from cudareduce.timing.timer import PLACES, DeviceTimer
 
-#: Samples at each place among launches.
+#: Samples at each position among launches.
 _PLACE_SAMPLES = 40
 
 
 def reductions(n: int, named: Mapping[str, Case]) -> SetUp:
-    """Reductions of one random input of `n` elements, each with buffers of its own."""
+    """Reductions of one random input of `n` elements, each with its own workspace."""
     data = make("random", next(iter(named.values())).reduction, n, 1, 1)
 
     def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
@@ -70,7 +70,7 @@ def reductions(n: int, named: Mapping[str, Case]) -> SetUp:
 
 
 def reads(lengths: Mapping[str, int]) -> SetUp:
-    """Launches that only read, by name, each so many bytes of one buffer."""
+    """Read-only launches by name, each over a length in bytes of one buffer."""
 
     def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
         buffer = backend.allocate(max(lengths.values()))
@@ -80,8 +80,8 @@ def reads(lengths: Mapping[str, int]) -> SetUp:
 
 
 def by_place(context: Context[DeviceTimer], launches: int, deadline: Deadline) -> tuple[float, ...]:
-    """The median of the first entrant in us at each of the places that its first launch can take;
-    nothing if the deadline left a place without a sample. `launches` is how many one run makes."""
+    """The median in us of the first entrant at each position that its first launch can have; empty
+    if the deadline left a position without a sample. `launches` is the number per run."""
     run = next(iter(context.entrants.values()))
     sampler = Sampler(context.timer.in_step(launches), COLD, run, batch=1)
     times: list[list[float]] = [[] for _ in range(PLACES)]
@@ -93,24 +93,24 @@ def by_place(context: Context[DeviceTimer], launches: int, deadline: Deadline) -
 
 
 _ROUNDS = 9
-#: A/A: where memory begins to bound a reduction, up to the default size of bench.
+#: A/A: from where memory limits a reduction, up to the default size of bench.
 _AA_SIZES = (2**22, 2**23, 2**24, 2**25)
-#: Slowdowns are injected where time grows evenly with what is read.
+#: Slowdowns are injected where time is linear in the bytes read.
 _SLOW_SIZES = (2**24, 2**25)
 SHARES = (0.01, 0.02, 0.03, 0.05)
-#: Pairs at each of these sizes, which makes 100 comparisons a share.
+#: Pairs at each of these sizes: 100 comparisons per slowdown.
 _SLOW_PAIRS = 50
 _CALIBRATION, _MOST_READ = 1.1, 1.25
 _FLUSH_SIZES = (2**22, 2**25)
 _FLUSHES = ("none", "write", "read")
 _SMALL = 2**10
 _EVENTS = "two events"
-#: Launches of an entrant in a pass, and fewer where there are hundreds of entrants.
+#: Launches per entrant and pass; fewer with hundreds of entrants.
 _LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
-#: Where a launch of 25 us shows what costs 1 us; sets of buffers and contexts to look at.
+#: A size with launches of 25 us, where 1 us is visible; numbers of buffer sets and contexts.
 _SPREAD_SIZE, _SETS, _CONTEXTS = 2**24, 16, 12
-#: Shares of the time there is: A/A, slowdowns, flushes, floors, spreads, settings, NVBench.
+#: Shares of the time limit: A/A, slowdowns, flushes, floors, spreads, settings, NVBench.
 _WEIGHTS = (5, 4, 2, 1, 2, 3, 3)
 _WARM, _WARM_GRAPH = Method(cold=False), Method(cold=False, graph=True)
 
@@ -118,7 +118,7 @@ Say = Callable[[str], None]
 
 
 class Selftest:
-    """All parts on one GPU, with a deadline; each part yields what it finds as it goes."""
+    """Runs all parts on one GPU before a deadline; each part yields its findings as it goes."""
 
     def __init__(
         self, backend: TimedBackend, spec: BackendSpec, cases: Sequence[Case], deadline: Deadline
@@ -130,8 +130,7 @@ class Selftest:
         self._others = 0
 
     def run(self, say: Say) -> Findings:
-        """Every part in its share of the time; a part that cannot be done says why. What was
-        found before an error, or Ctrl-C, is kept."""
+        """Run each part in its share of the time. Findings before an error or Ctrl-C are kept."""
         parts: dict[str, Callable[[Deadline], Any]] = {
             "the same kernels against themselves": self.aa,
             "injected slowdowns": self.injected,
@@ -154,7 +153,7 @@ class Selftest:
                     self._problems[f"{name}: {error}"] = None
         except KeyboardInterrupt:
             interrupted = True
-            self._problems["interrupted: what had not been measured by then is missing"] = None
+            self._problems["interrupted: the remaining measurements are missing"] = None
         aa, slow, flushes, floors, spreads, settings, peers = map(tuple, seen.values())
         said = [*remarks(self._whole(), None, self._others), self._monitor.problem]
         return Findings(
@@ -163,9 +162,9 @@ class Selftest:
         )  # fmt: skip
 
     def _whole(self) -> Measurement:
-        """All that was measured, as one measurement, for what must be said of it."""
+        """All measurements as one, for remarks on the GPU."""
         took = self._took_part
-        shown = took if self._others else []  # else wide intervals are for the verdict to tell
+        shown = took if self._others else []  # else the verdict covers wide intervals
         return Measurement(
             timings={
                 f"{k} {name}": t for k, m in enumerate(shown) for name, t in m.timings.items()
@@ -176,13 +175,13 @@ class Selftest:
         )
 
     def _share(self, k: int) -> Deadline:
-        """What the k-th part may take of the time that is left."""
+        """The deadline of the k-th part."""
         if self._deadline.seconds is None:
             return self._deadline
         return Deadline(self._deadline.left_s * _WEIGHTS[k] / sum(_WEIGHTS[k:]))
 
     def aa(self, deadline: Deadline) -> Iterator[Comparison]:
-        """Copies of each kernel in the same rounds, each paired with one half a round away."""
+        """Compare copies of each kernel in the same rounds, half a round apart."""
         pairs = -(-ENOUGH // (len(_AA_SIZES) * len(self._cases)))
         names = [(twin, case) for twin in range(2 * pairs) for case in self._cases]
         for k, n in enumerate(_AA_SIZES):
@@ -195,8 +194,8 @@ class Selftest:
                 )
 
     def injected(self, deadline: Deadline) -> Iterator[Comparison]:
-        """A kernel that only reads, against itself reading so much more that it takes a known share
-        longer; how much more follows from its times at two lengths."""
+        """Compare a read-only kernel with itself reading more, for a known slowdown. The length is
+        derived from its times at two lengths."""
         for k, n in enumerate(_SLOW_SIZES):
             part = deadline.share(len(_SLOW_SIZES) - k)
             whole, longer = 4 * n, int(4 * n * _CALIBRATION)
@@ -208,9 +207,9 @@ class Selftest:
                 yield from self._slower(n, us / us_per_byte if us_per_byte > 0 else 0, part)
 
     def _slower(self, n: int, bytes_per_time: float, deadline: Deadline) -> Iterator[Comparison]:
-        """`bytes_per_time` is what must be read to take twice as long."""
+        """`bytes_per_time` are the additional bytes that double the time."""
         lengths: dict[str, int] = {}
-        for share in (0.0, *SHARES):  # a base and what it is compared with lie far apart in a round
+        for share in (0.0, *SHARES):  # keeps a base and its candidate apart in a round
             size = min(int(4 * n * _MOST_READ), int(4 * n + share * bytes_per_time))
             lengths |= {f"{share} {twin}": size for twin in range(_SLOW_PAIRS)}
         timings = self._measured(self._contexts(reads(lengths)), COLD, deadline, _SLOW_LAUNCHES)
@@ -219,7 +218,7 @@ class Selftest:
             yield from Comparison.of(timings, "read-only", n, share, base, f"{share} {twin}")
 
     def flushes(self, deadline: Deadline) -> Iterator[Figure]:
-        """The same kernels from a cache that was left alone, written over, and read over."""
+        """Time kernels without a flush, and with a flush by writing and by reading."""
         for k, n in enumerate(_FLUSH_SIZES):
             by_way = self._by_flush(n, _FLUSHES, deadline.share(len(_FLUSH_SIZES) - k))
             for how, timings in by_way.items():
@@ -228,7 +227,7 @@ class Selftest:
     def _by_flush(
         self, n: int, ways: Sequence[str], deadline: Deadline
     ) -> Mapping[str, Mapping[str, Timing]]:
-        """All kernels by each way to flush, in one context, so that nothing else differs."""
+        """Time all kernels with each kind of flush, in one context so that nothing else differs."""
         with self._contexts(reductions(n, {c.kernel.id: c for c in self._cases}))() as context:
             return {
                 how: self._measured(
@@ -239,8 +238,7 @@ class Selftest:
             }  # fmt: skip
 
     def floors(self, deadline: Deadline) -> Iterator[Figure]:
-        """What there is before any work: two events, an empty kernel, and the smallest reduction,
-        cold, warm, and replayed as a graph."""
+        """Time two events, an empty kernel and a tiny reduction: cold, warm, and as a graph."""
         case = self._cases[-1]
         small = f"{case.kernel.id}, n = {_SMALL}"
         reduction = reductions(_SMALL, {small: case})
@@ -251,7 +249,7 @@ class Selftest:
 
         with self._contexts(set_up)() as context:
             for k, method in enumerate((COLD, _WARM, _WARM_GRAPH)):
-                if method.graph:  # there is none of nothing
+                if method.graph:  # an empty graph cannot be timed
                     entrants = {name: e for name, e in context.entrants.items() if name != _EVENTS}
                     context = Context(context.timer, entrants)
                 timings = self._measured(staying(context), method, deadline.share(3 - k))
@@ -261,8 +259,8 @@ class Selftest:
                 )
 
     def spreads(self, deadline: Deadline) -> Iterator[Spread]:
-        """The last kernel at each place among launches, on several sets of buffers, in several
-        contexts; and on one set of buffers as often, for what is noise of it."""
+        """Time the last kernel at each position among launches, with several sets of buffers, in
+        several contexts, and repeatedly with one set of buffers for the noise."""
         case, n = self._cases[-1], _SPREAD_SIZE
         contexts = self._contexts(reductions(n, {str(k): case for k in range(_SETS)}))
 
@@ -278,8 +276,8 @@ class Selftest:
             same = medians(again, deadline.share(3))
             launches = len(case.plan(n, 1, self._backend.limits()).passes)
             if places := by_place(context, launches, deadline):
-                yield Spread(case.kernel.id, n, "its place among launches", places)
-        for what, us in (("where its buffers lie", sets), (NOTHING, same)):
+                yield Spread(case.kernel.id, n, "its position among launches", places)
+        for what, us in (("the address of its buffers", sets), (NOTHING, same)):
             if len(us) > 1:
                 yield Spread(case.kernel.id, n, what, us)
         found = []
@@ -287,26 +285,26 @@ class Selftest:
             with contexts() as context:
                 us = medians(context, deadline.share(_CONTEXTS - k), rounds=1)
                 found += [fmean(us)] if us else []
-        if len(found) > 1:  # one alone is not 0 % apart from others
+        if len(found) > 1:  # a range needs two
             yield Spread(case.kernel.id, n, "its context", tuple(found))
 
     def settings(self, deadline: Deadline) -> Iterator[Setting]:
-        """The last kernel in fresh contexts and in the primary one, taking turns."""
+        """Time the last kernel in fresh contexts and in the primary one, alternately."""
         case, timer = self._cases[-1], DeviceTimer(self._backend, self._monitor)
         for k, n in enumerate(SIZES):
             share = deadline.share(len(SIZES) - k)
             fresh = self._contexts(reductions(n, {case.kernel.id: case}))
-            home = partial(at_home, self._backend, timer, case, n)
+            home = partial(primary_context, self._backend, timer, case, n)
 
             def time(enter: Enter, left: int, share: Deadline = share) -> float | None:
                 with enter() as context:
                     found = self._measured(staying(context), COLD, share.share(left), rounds=1)
                 return next((timing.median_us for timing in found.values()), None)
 
-            yield from taken_in_turns(case.kernel.id, n, fresh, home, time)
+            yield from alternate(case.kernel.id, n, fresh, home, time)
 
     def peers(self, deadline: Deadline) -> Iterator[Peer]:
-        """NVBench's cold time of each kernel beside ours, with what explains the difference."""
+        """Compare cold times with NVBench, by three methods that explain the difference."""
         missing = why_not()
         if missing:
             self._problems[missing] = None
@@ -336,7 +334,9 @@ class Selftest:
             raise KeyboardInterrupt
         if measured.rounds < rounds:
             limit = f"--max-time {self._deadline.seconds:g} s" if self._deadline.seconds else "time"
-            self._problems[f"{limit} cut rounds: some figures rest on fewer than {_ROUNDS}"] = None
+            self._problems[f"{limit} cut rounds: some times have fewer than {_ROUNDS} rounds"] = (
+                None
+            )
         return measured.timings
 
     def _contexts(self, set_up: SetUp) -> Contexts[DeviceTimer]:

@@ -104,7 +104,7 @@ def test_too_little_for_a_verdict() -> None:
         "Too little was measured for a verdict on this machine.", "no time",
     ]  # fmt: skip
     few = Findings(tuple(comparisons(0, 20, 0.003)))
-    assert "fewer than the 200 that a rate takes" in sentences(few)[1]
+    assert "fewer than the 200 needed for a rate" in sentences(few)[1]
 
 
 def test_what_has_too_few_rounds_counts_nowhere() -> None:
@@ -112,7 +112,7 @@ def test_what_has_too_few_rounds_counts_nowhere() -> None:
     said = sentences(replace(quiet, injected=cut.injected))
     assert said[0] == "Too little was measured for a verdict on this machine."
     assert not any("caught" in text for text in said)
-    assert said[-1].startswith("400 of 604 comparisons are undecided and count nowhere")
+    assert said[-1].startswith("400 of 604 comparisons are undecided and not counted")
     json_of = as_json(cut)
     assert (json_of["verdict"], json_of["comparisons"], json_of["undecided"]) == (None, 0, 604)
     assert json_of["caught"] == {}
@@ -128,7 +128,7 @@ def test_rounds_are_counted_in_each_comparison() -> None:
     said = sentences(found)
     assert trustworthy(found) is None
     assert said[1].startswith("A/A: 0 of 51 comparisons of a kernel with itself called it changed")
-    assert "fewer than the 200 that a rate takes" in said[1]
+    assert "fewer than the 200 needed for a rate" in said[1]
     assert "smallest" not in " ".join(said)
     assert (found.quiet_threshold or 0) < 0.01
     assert said[3].startswith("153 of 604 comparisons are undecided")
@@ -185,13 +185,13 @@ def test_flushes_and_nvbench_in_words() -> None:
 
 def test_what_is_none_of_the_kernels_in_words() -> None:
     found = Findings(spreads=(
-        Spread("A", 2**24, "its place among launches", (25.0, 26.0)),
+        Spread("A", 2**24, "its position among launches", (25.0, 26.0)),
         Spread("A", 2**24, NOTHING, (25.4, 25.5)),
         Spread("A", 2**24, "its context", (25.4, 25.6, 25.5)),
     ))  # fmt: skip
     said = " ".join(sentences(found))
-    assert "time of A at n = 16777216 without being the kernel's: its place among" in said
-    assert "launches 4.0 %, its context 0.8 %; measured again with nothing changed, 0.4 %." in said
+    assert "time of A at n = 16777216 also depends on: its position among" in said
+    assert "launches 4.0 %, its context 0.8 %; repeated without a change, 0.4 %." in said
 
 
 def test_contexts_in_words_and_in_a_table() -> None:
@@ -200,9 +200,9 @@ def test_contexts_in_words_and_in_a_table() -> None:
         Setting("A", 2**25, (36.0, 36.0), (36.0, 36.01)),
     ))  # fmt: skip
     assert sentences(found)[1] == (
-        "The primary context, which libraries insist on, reads A at n = 16777216 1.0 % slower than "
-        "fresh ones and scatters 2.5 times as much, at n = 33554432 as fast as fresh ones: compare "
-        "times within one of the two."
+        "The primary context, which libraries need, measures A at n = 16777216 1.0 % slower than "
+        "fresh contexts with 2.5 times the range, at n = 33554432 as fast as fresh contexts: "
+        "compare times of one kind of context only."
     )
     table = list(selftest_sections(found, "a GPU"))[-1]
     assert table.rows[1] == ("2^24", "primary", "25.96", "25.80", "26.30", "1.9%")
@@ -253,7 +253,7 @@ def test_all_parts(
         (2**14, 10, 10)
     ]
     assert found["words"][0] == "This machine measures well enough for a threshold of 2 %."
-    assert "Selftest of Fake GPU" in out and "Floors" in out and "Beside NVBench" in out
+    assert "Selftest of Fake GPU" in out and "Floors" in out and "Comparison with NVBench" in out
     assert "nan" not in out.lower()
 
 
@@ -264,14 +264,14 @@ def test_what_is_missing_is_said_and_the_rest_is_done(
         raise EnvironmentProblem("--timing warm and --graph need cuda-bindings")
 
     monkeypatch.setattr("tests.fake_gpu.FakeGate.close", refuse)
-    monkeypatch.setattr(parts, "why_not", lambda: "NVBench was not asked: pip install it")
+    monkeypatch.setattr(parts, "why_not", lambda: "NVBench is missing: pip install it")
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--format", "json")
     found = json.loads(out)["protocol"]["selftest"]
     assert code == 0
     assert [f["how"] for f in found["floors"]] == ["cold"] * 3
     assert found["problems"] == [
         "floors: --timing warm and --graph need cuda-bindings",
-        "NVBench was not asked: pip install it",
+        "NVBench is missing: pip install it",
     ]
     assert found["peers"] == []
 
@@ -373,7 +373,7 @@ def test_ctrl_c_keeps_what_was_found(
     strict: list[str],
 ) -> None:
     def stop(self: object, deadline: object) -> Iterator[Spread]:
-        yield Spread("A", 2**15, "where its buffers lie", (25.0, 26.0))
+        yield Spread("A", 2**15, "the address of its buffers", (25.0, 26.0))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(parts.Selftest, "spreads", stop)
@@ -385,8 +385,8 @@ def test_ctrl_c_keeps_what_was_found(
     assert found["verdict"] is True
     assert found["comparisons"] == 12
     assert found["floors"] and len(found["spreads"]) == 1 and not found["peers"]
-    assert found["problems"] == ["interrupted: what had not been measured by then is missing"]
-    assert "interrupted: what had not been measured" in out and "Floors" in out
+    assert found["problems"] == ["interrupted: the remaining measurements are missing"]
+    assert "interrupted: the remaining measurements" in out and "Floors" in out
 
 
 def test_ctrl_c_at_once_leaves_no_verdict(
@@ -446,12 +446,12 @@ def hang(*_: object) -> None:
 def test_nvbench_is_asked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvbench, "_measured", hang)
     began = time.monotonic()
-    with pytest.raises(EnvironmentProblem, match=r"did not answer: nothing after 0\.\d s"):
+    with pytest.raises(EnvironmentProblem, match=r"failed: no result after 0\.\d s"):
         nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0.5))
     assert time.monotonic() - began < 60  # and not as long as it hangs
     assert not active_children()
     monkeypatch.setattr(nvbench, "WorkerPool", None)  # no child is started for nothing
-    with pytest.raises(EnvironmentProblem, match="no time left to ask"):
+    with pytest.raises(EnvironmentProblem, match="no time was left"):
         nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0))
 
 
@@ -461,7 +461,7 @@ def test_one_figure_is_no_spread(
     monkeypatch.setattr(parts, "_SETS", 1)
     monkeypatch.setattr(parts, "_CONTEXTS", 1)
     found, _ = short(cudareduce, monkeypatch)
-    assert [spread["what"] for spread in found["spreads"]] == ["its place among launches"]
+    assert [spread["what"] for spread in found["spreads"]] == ["its position among launches"]
 
 
 def test_a_json_has_no_nan() -> None:
