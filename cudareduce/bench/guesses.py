@@ -12,12 +12,15 @@ from cudareduce.bench.conditions import asking_most, decidable, in_another_grid,
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.errors import UsageError
+from cudareduce.external.bare import command_to_copy
 from cudareduce.launch.case import Case
 from cudareduce.library.asking import finish_once
 from cudareduce.library.combined import bits_in, ops_in
 from cudareduce.library.combining import goes_on
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import likely_maps
+from cudareduce.library.reading import read_source
 from cudareduce.library.registry import Choice
 from cudareduce.problem.dtypes import DTYPES
 from cudareduce.problem.operators import OPERATORS, Map
@@ -99,9 +102,12 @@ def _why_not_given(kernel: Kernel) -> str:
     name = kernel.change.partition("=")[0]
     values = ", ".join(one.change.partition("=")[2] for one in kernel.meant)
     called = kernel.title.partition(" of ")[0]
+    says = Guesses(entries=(called,), block=kernel.block)
+    command = command_to_copy(kernel.path, read_source(kernel.path), says)
     return (
         f"{kernel.path}: {called} cannot be called: it is not understood what {name} gets, and "
         f"with {values} its answers are wrong; say it with --arg {name}=VALUE"
+        + (f", as in: {command}" if command else "")
     )
 
 

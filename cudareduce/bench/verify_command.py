@@ -27,6 +27,7 @@ from cudareduce.bench.request import (
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line
+from cudareduce.bench.tries import budget
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
@@ -44,6 +45,9 @@ from cudareduce.verify.jobs import combined
 from cudareduce.verify.sanitizer import find_sanitizer, sanitized
 from cudareduce.verify.test_sets import edges
 from cudareduce.verify.verdict import Verdict, if_launched
+
+#: Seconds for recording, identifying and verifying external files, unless --max-time says more.
+_FILE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,12 @@ def verified(request: VerifyRequest) -> Verified:
     """The answers, at the sizes asked for or at those where reductions go wrong. Raises UsageError
     and EnvironmentProblem."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
+    deadline = budget(_FILE_S)
     choices = chosen(request, registry, quiet)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
+    if request.machine.max_time is None and all(choice.kernel.program for choice in choices):
+        settings = replace(settings, deadline=deadline)
     with opened(request.machine, settings) as session:
         if request.sanitize:
             _check_sanitizer(session, request.machine)

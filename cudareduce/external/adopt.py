@@ -8,9 +8,10 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
+from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.external.identify import Identification, Identity
-from cudareduce.external.program import INITIAL, device_text, has_caller, limit_initial, program_of
+from cudareduce.external.program import INITIAL, device_text, has_caller, program_of
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials
@@ -19,6 +20,7 @@ from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.problem.dtypes import DTYPES
+from cudareduce.verify.verdict import is_synchronisation_fault
 
 #: Sizes that hurt reductions: around warps and blocks, odd ones, multiples of each power of two.
 SIZES = (
@@ -35,6 +37,8 @@ _MOST_ASSIGNMENTS, _FEW_ROLES = 24, 4
 _COMPARED = 100
 #: Bytes of an element in shared memory.
 _WORD = 4
+#: Seconds for which the operator of a program is looked for.
+_IDENTIFIED_S = 15.0
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -66,7 +70,7 @@ def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool 
     with Trials(path, cache) as trials:
         for sized in programs:
             try:
-                found = _adopted(sized, trials, nearest=nearest)
+                found = _adopted(sized, trials, cache, nearest=nearest)
             except BuildError as error:
                 refused.append(f"{_name(sized.shown)} does not compile: {error}")
                 continue
@@ -111,15 +115,18 @@ def _name(segment: Segment) -> str:
     return ", ".join(segment.kernels)
 
 
-def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
+def _adopted(sized: _Sized, trials: Trials, cache: Path | None, *, nearest: bool) -> Kernel | str:
     """The kernel of one program; else why it is left out."""
     reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
+    deadline = Deadline(_IDENTIFIED_S)
     for roles in _likely_roles(sized, reference, trials, texts):
         unknown = has_caller(reference, roles) and roles.result != roles.input
         for initial in INITIAL if unknown else ("",):
+            if deadline.passed:
+                break
             attempt = _attempt(sized, roles, initial, trials, texts)
             if attempt is None:
                 continue
@@ -136,6 +143,9 @@ def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
         identity = attempt.identification.nearest()
         if identity is not None:
             return attempt.kernel(identity, initial)
+    for attempt, initial in tried[:1] if nearest and not reference.recording.ended else ():
+        if _is_unsynchronised(attempt, reference.recording.path, cache):
+            return attempt.kernel(attempt.identification.supposed(), initial)
     if not tried:
         types = sorted({p.element for p, _ in reference.pointers()} - {""})
         return f"{_name(sized.shown)} reads and writes {', '.join(types) or 'no memory'}"
@@ -146,6 +156,13 @@ def _adopted(sized: _Sized, trials: Trials, *, nearest: bool) -> Kernel | str:
         f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
         "operator that is known (--op, --map or --op-expr name one)"
     )
+
+
+def _is_unsynchronised(attempt: _Attempt, path: Path, cache: Path | None) -> bool:
+    """True if a small run has a data race or reads shared memory that no thread has set: then its
+    results tell nothing."""
+    with Trials(path, cache, watched=True) as trials:
+        return is_synchronisation_fault(attempt.identification.fault_in(trials))
 
 
 def _likely_roles(
@@ -183,9 +200,6 @@ class _Attempt:
     def kernel(self, identity: Identity, initial: str) -> Kernel:
         """The kernel that computes what was identified."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
-        if initial:
-            width = DTYPES[self.program.result].size
-            runs = tuple(limit_initial(run, width) for run in runs)
         program = replace(self.program, runs=runs, computes=identity.reduction, fit=identity.fit)
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)
@@ -324,6 +338,11 @@ def _identified(program: Program, identity: Identity, initial: str) -> str:
     kind = identity.reduction.dtype.name
     host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
     how = "are those of" if identity.fit else "are nearest to"
+    if not identity.words:
+        return (
+            f"{program.summary}. Its threads race or read what none of them has set, so its "
+            "results do not tell its operator."
+        )
     caller = f" The caller sets the result to {initial} before." if initial else ""
     return (
         f"{program.summary}{host.get(identity.layout, '')}.{caller} Its results on small inputs "

@@ -7,6 +7,7 @@ which it computes a known reduction is taken, and options name another.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from cudareduce.library.guesses import Guesses
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function
+from cudareduce.library.values import is_whole
 
 #: Sizes at which a launch is tried before it is recorded at all, and rows for the same.
 _TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (64, 64), (10, 96))
@@ -181,6 +183,43 @@ def bare_kernels(path: Path, text: str, says: Guesses, cache: Path | None) -> li
 _KINDS = {"p": "pointer", "f": "float", "i": "integer"}
 
 
+def command_to_copy(path: Path, text: str, says: Guesses) -> str | None:
+    """A complete command that launches the first kernel of a file that is meant, with what each of
+    its parameters may get; None if there is no kernel."""
+    unit = read_file(path, text, says.headers, dict(says.defined), says.block)
+    meant = (
+        function for function in unit.kernels()
+        if not says.entries or any(_is_named(function, entry) for entry in says.entries)
+    )  # fmt: skip
+    function = next(meant, None)
+    if function is None:
+        return None
+    said = {one.name: one.what for one in says.arguments}
+    name = next((e for e in says.entries if "<" in e), None)
+    entry = name or function.name + _template_arguments(function, says.block)
+    block = str(says.block or next(_blocks_of(function)))
+    grid = str(says.grid or "cover")
+    words = ["cudareduce", "verify", str(path), "--entry", entry, "--block", block, "--grid", grid]
+    left = {"in": ["in", "in2"], "out": ["out", "scratch:n"], "count": ["n", "rows"]}
+    for parameter in map(read_parameter, function.parameters):
+        if parameter.points or parameter.refers:
+            kind = "out" if parameter.writes else "in"
+        else:
+            kind = "count"
+        if kind == "count" and not is_whole(parameter):
+            likely = "1.0" if parameter.type in ("float", "double") else "{}"
+        elif left[kind]:
+            likely = left[kind].pop(0)
+        else:
+            likely = "1" if kind == "count" else "scratch:n"
+        words += ["--arg", f"{parameter.name}={said.get(parameter.name, likely)}"]
+    for key, value in says.defined:
+        words += ["-D", f"{key}={value}"]
+    for folder in says.headers:
+        words += ["-I", str(folder)]
+    return shlex.join(words)
+
+
 def _is_named(function: Function, entry: str) -> bool:
     base = entry.partition("<")[0]
     return base in (function.name, function.label, function.name.rpartition("::")[2])
@@ -208,7 +247,7 @@ def guesses(kernel: BareKernel, says: Guesses) -> Iterator[Guess]:
     said = {a.name: a.what for a in says.arguments}
     body = kernel.function.body
     shared = says.shared if says.shared is not None else (8 * 1024 if "extern" in body else 0)
-    blocks = (says.block,) if says.block else tuple(_blocks(kernel))
+    blocks = (says.block,) if says.block else tuple(_blocks_of(kernel.function))
     if says.grid is not None:
         grids: tuple[str, ...] = (_GRIDS.get(str(says.grid), str(says.grid)),)
     else:
@@ -238,13 +277,13 @@ _GRIDS = {
 }  # fmt: skip
 
 
-def _blocks(kernel: BareKernel) -> Iterator[int]:
+def _blocks_of(function: Function) -> Iterator[int]:
     """Threads a block: launch bounds, extents of shared arrays, then 256."""
-    bounds = kernel.function.most_threads
+    bounds = function.most_threads
     if bounds is not None and (bounds.text or b"").isdigit():
         yield int(bounds.text or b"0")
     seen = {_DEFAULT_BLOCK}
-    for extent in re.findall(r"__shared__[^;\[]*\[\s*(\d+)\s*\]", kernel.function.body):
+    for extent in re.findall(r"__shared__[^;\[]*\[\s*(\d+)\s*\]", function.body):
         if 32 <= int(extent) <= 1024 and int(extent) not in seen:
             seen.add(int(extent))
             yield int(extent)

@@ -17,6 +17,7 @@ from cudareduce.external.bare import (
     BareKernel,
     Guess,
     bare_kernels,
+    command_to_copy,
     guesses,
     shapes_of,
     tried_shapes,
@@ -55,7 +56,16 @@ class ExternalFiles:
         kernels: Sequence[Kernel] = ()
         if not any(part not in (None, ()) for part in launch):
             kernels = self._recorded(path)
-        return kernels or self._bare(path, text) or adopting(says, self.tell)(path, text)
+        kernels = kernels or self._bare(path, text)
+        if kernels:
+            return kernels
+        try:
+            return adopting(says, self.tell)(path, text)
+        except UsageError as error:
+            command = command_to_copy(path, text, says)
+            if command is None or "cannot be called" not in str(error):
+                raise
+            raise UsageError(f"{error}; a whole command is: {command}") from None
 
     def _recorded(self, path: Path) -> Sequence[Kernel]:
         """Kernels from what the file's host code launches; none if it cannot be recorded."""

@@ -102,7 +102,8 @@ _TWO = (
 class Identity:
     """What a program computes: the reduction, in words too, and how its results lie.
 
-    `fit` is the share of inputs on which it fits, 0 if it is only the nearest candidate.
+    `words` are empty if its results tell nothing. `fit` is the share of inputs on which it fits, 0
+    if it is only the nearest candidate.
     `changes_input` is True if a run leaves other elements in the input.
     """
 
@@ -217,6 +218,23 @@ class Identification:
             }  # fmt: skip
             found = found & same if byte == 0x01 else same
         return found
+
+    def fault_in(self, trials: Trials) -> str:
+        """Why a small run is at fault in another build, "" if it is not."""
+        runs = self._chosen()[:1]
+        for run in runs:
+            a, b = self._inputs(run, "positive")
+            inputs = {"in": a} if b is None else {"in": a, "other": b}
+            answer = trials.run(self._program, run, inputs, wanted=("in",))
+            if isinstance(answer, Fault):
+                return answer.reason
+        return ""
+
+    def supposed(self) -> Identity:
+        """A sum, for a program that is wrong whatever it is meant for."""
+        two = any(other is not None for _, other in self._sizes.values())
+        identity = self._identity(_TWO[0] if two else _ONE[0], "one", False)
+        return replace(identity, words="", fit=0.0)
 
     def count(self, run: Run) -> int | None:
         """How many results a run writes; None where it faults."""
@@ -354,13 +372,15 @@ class Identification:
         on one side of the median, a sum if elements count a few times each."""
         n, other = self._sizes[run]
         rng = np.random.default_rng(n)
+        if other is not None:
+            return (_TWO[0], "one") if self._adds(run, n, rng) else None
         if self._dtype.kind == "float":
             scale = min(1.0, _MOST_SPREAD / n) if self._dtype.size == 2 else 1.0
             spread = stored(scale * (rng.permutation(n) + 1 + rng.random(n)), self._dtype)
         else:
             top = min(2**20, 2 ** (8 * self._dtype.size - 1) - 1)
             spread = stored(rng.integers(1, top, n).astype(float), self._dtype)
-        seen = None if other is not None else self._results(run, spread, None)
+        seen = self._results(run, spread, None)
         if seen is None or not len(seen) or len(seen) > max(1, n // 8):
             return None
         zero = self._results(run, stored(np.zeros(n), self._dtype), None)
@@ -378,9 +398,11 @@ class Identification:
         """True if the results together are a sum in which elements count a few times or not at all:
         0 for zeros, and additive for random zeros and ones."""
         half = rng.integers(0, 2, n).astype(float)
+        other = self._sizes[run][1]
+        b = None if other is None else stored(np.ones(other), self._dtype)
         totals, count = [], 0
         for x in (half, 1 - half, np.ones(n), 2 * half):
-            results = self._results(run, stored(x, self._dtype), None)
+            results = self._results(run, stored(x, self._dtype), b)
             if results is None or not len(results):
                 return False
             totals.append(float(np.nansum(results)))

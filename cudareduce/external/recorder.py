@@ -62,6 +62,7 @@ class Limits:
     copy_bytes: int = 1 << 20  # contents of a longer copy are not kept
     all_copy_bytes: int = 8 << 20  # of a whole recording
     search_s: float = 12.0  # for what sets the size
+    sizes_s: float = 12.0  # for runs at other sizes
 
 
 DEFAULT_LIMITS = Limits()
@@ -317,10 +318,12 @@ class _Recorder:
 
     def function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
+        deadline = Deadline(self.limits.sizes_s)
         recorded = [
             self.function(executable, number, (size,))
-            for number in range(len(executable.called))
             for size in sizes
+            for number in range(len(executable.called))
+            if not deadline.passed
         ]
         return tuple(one for one in recorded if isinstance(one, Recording))
 
@@ -338,7 +341,10 @@ class _Recorder:
             return ()
         knob, scale = found
         recordings = []
+        deadline = Deadline(self.limits.sizes_s)
         for number in sorted({scale.number(size) for size in sizes}):
+            if deadline.passed:
+                break
             run = self.run_knob(knob, number, code)
             if run is not None and _launches(run):
                 recordings.append(self.knob_recording(knob, number, scale, run, code))

@@ -47,10 +47,11 @@ class _Request:
 
 
 class Trials:
-    """Runs programs of one file on inputs; compiled code is kept in the folder `cache`."""
+    """Runs programs of one file on inputs; compiled code is kept in the folder `cache`. If they are
+    `watched`, data races and reads of shared memory that was never set are faults, too."""
 
-    def __init__(self, path: Path, cache: Path | None) -> None:
-        self._path, self._cache = path, cache
+    def __init__(self, path: Path, cache: Path | None, *, watched: bool = False) -> None:
+        self._path, self._cache, self._watched = path, cache, watched
         self._hung = 0
         self._pid, self._pipe, self._log = 0, None, ""  # type: tuple[int, Connection | None, str]
 
@@ -96,7 +97,7 @@ class Trials:
             ours.close()
             os.dup2(handle, 1)
             os.dup2(handle, 2)
-            _serve(theirs, self._path, self._cache)
+            _serve(theirs, self._path, self._cache, watched=self._watched)
         os.close(handle)
         theirs.close()
         self._pid, self._pipe = pid, ours
@@ -124,12 +125,12 @@ class Trials:
         self.close()
 
 
-def _serve(pipe: Connection, path: Path, cache: Path | None) -> NoReturn:
+def _serve(pipe: Connection, path: Path, cache: Path | None, *, watched: bool) -> NoReturn:
     """The child: one run for each request, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgid(0, 0)
     try:
-        with CpuBackend(cache=cache) as backend:
+        with CpuBackend(cache=cache, hazards=watched) as backend:
             backend.catch_faults()
             built: dict[Source, Any] = {}
             while True:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.preconditions import _has_cause, _size_condition
+from cudareduce.external.bare import command_to_copy
 from cudareduce.external.recorder import argument_choices
 from cudareduce.launch.case import Case
+from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.problem.operators import reduction_of
 
@@ -18,6 +20,8 @@ SHAPES = Path(__file__).parent.parent / "foreign_shapes"
 VERDICTS = {
     "low_digits_only": (3, "WRONG"),
     "products_in_half": (0, "nothing is lost by rounding to float16"),
+    "products_in_half_lose_a_warp": (3, "WRONG"),
+    "slots_of_missing_warps": (3, "WRONG"),
     "room_for_all_elements": (0, " right "),
     "one_block_of_any_size": (0, " right "),
     "two_shared_a_thread": (0, " right "),
@@ -69,6 +73,15 @@ def test_a_parameter_that_sets_only_the_launch_is_no_count() -> None:
     assert argument_choices([("x", "p"), ("threads", "i")], 1000) == [["512", "512"]]
     sought = [("x", "p"), ("height", "i"), ("width", "i"), ("wanted", "i")]
     assert argument_choices(sought, 1024)[0] == ["1024", "32", "32", "3"]
+
+
+def test_a_command_to_copy_names_every_parameter() -> None:
+    text = "__global__ void k(const float *a, float *b, int n, float s, Thing t) {}"
+    command = command_to_copy(Path("k.cu"), text, Guesses())
+    assert command == (
+        "cudareduce verify k.cu --entry k --block 256 --grid cover --arg a=in --arg b=out "
+        "--arg n=n --arg s=1.0 --arg 't={}'"
+    )
 
 
 def test_a_divisor_is_strengthened_by_further_sizes() -> None:
