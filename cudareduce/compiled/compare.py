@@ -6,7 +6,7 @@ follow from it: twice the items per thread need twice the loads, and fewer large
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -18,7 +18,7 @@ from cudareduce.compiled.machine_code import (
     differences,
     resident_warps,
 )
-from cudareduce.compiled.store import Failed, Key, Unit
+from cudareduce.compiled.store import Failed, Key, Side, Unit
 from cudareduce.compiled.traffic import Traffic
 
 #: `verify`: it may be faster, and wrong.
@@ -94,8 +94,9 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
     share = [counts["wide_loads"] / max(counts["global_loads"], 1) for counts in (before, after)]
     lost = share[1] == 0 if reshaped else share[1] < share[0]
     if share[1] > share[0] or (share[0] and lost and after["global_loads"]):
-        yield from _changed("share_of_wide_loads", _percent(share[0]), _percent(share[1]),
-                            "better" if share[1] > share[0] else "worse")  # fmt: skip
+        old_share, new_share = (f"{100 * each:.0f} %" for each in share)
+        better: Weight = "better" if share[1] > share[0] else "worse"
+        yield from _changed("share_of_wide_loads", old_share, new_share, better)
     was, now = old.code.in_flight, new.code.in_flight
     most = _RELOADED if reshaped else _TWICE
     halved = now and now * most <= was * min(1.0, new.items / old.items)
@@ -120,12 +121,11 @@ def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> We
             return "told"
         case "double" | "conversions":
             return "worse" if now > was and now >= was * _TWICE * more else "told"
-        case "barriers" | "atomics":
-            return "worse" if now >= was * _TWICE * more and now >= was + 2 else "told"
-        case "fences":
-            lost, doubled = was and not now, now >= was * _TWICE * more and now >= was + 2
+        case "barriers" | "atomics" | "fences":
+            lost = kind == "fences" and was and not now
+            doubled = now >= was * _TWICE * more and now >= was + 2
             return "worse" if lost or doubled else "told"
-        case "calls":  # of what could not be put in its place: printf, an assertion, malloc
+        case "calls":  # of functions that are not inlined: printf, an assertion, malloc
             return "worse" if now and not was and not reshaped else "told"
         case "sleeps":
             return "worse" if now > was else "told"
@@ -141,7 +141,7 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
     for name in ("sectors_a_request", "wavefronts_an_access"):
         yield from _grown(name, getattr(old, name), getattr(new, name), ratio)
     if new.unfenced and not old.unfenced:
-        text = f"unfenced atomics or flags behind a store {new.unfenced}, was 0"
+        text = f"unfenced atomics or flags after a store {new.unfenced}, was 0"
         yield Change("unfenced", text, "worse")
     if reshaped:
         if old.fenced_blocks and not new.fenced_blocks:
@@ -182,22 +182,10 @@ def _fell(name: str, was: int, now: int) -> Change:
     return Change(name, text, "verify")
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> Iterator[Change]:
     old, new = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in (was, now))
     if old != new:
         yield Change(name, f"{name.replace('_', ' ')} {new}, was {old}", weight)
-
-
-def verdict_of(changes: Iterable[Change]) -> str:
-    """The verdict on all changes: WORSE if one is, BETTER unless one needs verifying."""
-    weights = {change.weight for change in changes}
-    if "worse" in weights:
-        return "WORSE"
-    return "BETTER" if "better" in weights and "verify" not in weights else "CHANGED"
 
 
 #: From worst to best.
@@ -208,15 +196,15 @@ VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class UnitRow:
-    """One comparison. `causes` decide the verdict: broken rules or worse figures; `reasons` are
-    other differences."""
+    """One comparison. `causes` decide the verdict: broken rules or worse figures, `names` without
+    their values; `reasons` are other differences."""
 
     old: Unit | None
     new: Unit | Failed | None
     verdict: str
     reasons: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()  # of the figures among the causes, whatever they come to
+    names: tuple[str, ...] = ()
 
     @property
     def unit(self) -> Unit | Failed:
@@ -228,20 +216,8 @@ class UnitRow:
     @property
     def text(self) -> str:
         """The causes, then other differences."""
-        besides = "; ".join(self.reasons)
-        if not self.causes or not besides:
-            return "; ".join(self.causes) or besides
-        return f"{'; '.join(self.causes)} (besides: {besides})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """The units and memory traffic of one tree, or of one baseline."""
-
-    units: Sequence[Unit]
-    traffic: Sequence[Traffic] = ()
-    broken: Mapping[Key, Sequence[str]]
-    failed: Sequence[Failed] = ()
+        causes, reasons = "; ".join(self.causes), "; ".join(self.reasons)
+        return f"{causes} (also: {reasons})" if causes and reasons else causes or reasons
 
 
 def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> list[UnitRow]:
@@ -252,73 +228,75 @@ def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> li
         key: list(traffic_changes(known[key], each))
         for each in new.traffic if (key := (each.kernel, each.op, each.dtype)) in known
     }  # fmt: skip
-    rows = [
-        UnitRow(
-            before.pop(unit.key, None), unit, "BROKEN", (), (f"does not compile: {unit.error}",)
-        )
-        for unit in new.failed
-    ]
+    rows = []
+    for failed in new.failed:
+        causes = (f"does not compile: {failed.error}",)
+        rows.append(UnitRow(before.pop(failed.key, None), failed, "BROKEN", (), causes))
     for unit in new.units:
         was = before.pop(unit.key, None)
-        asked = traffic.get((unit.kernel, unit.op, unit.dtype), [])
+        accesses = traffic.get((unit.kernel, unit.op, unit.dtype), [])
         rules = tuple(new.broken.get(unit.key, ()))
-        rows.append(_judged(was, unit, asked, rules, other_compiler))
-    rows += [UnitRow(unit, None, "GONE", ("it is not compiled any more",)) for unit in
-             before.values()]  # fmt: skip
-    return _with_renamed(rows)
+        rows.append(_row(was, unit, accesses, rules, other_compiler))
+    return _with_renamed(rows, list(before.values()))
 
 
-def _judged(
-    old: Unit | None, new: Unit, asked: Sequence[Change], rules: tuple[str, ...], other: str | None
-) -> UnitRow:
-    changes = [] if old is None else _changes(old, new, asked, other)
+def _row(
+    old: Unit | None, new: Unit, accesses: Sequence[Change], rules: tuple[str, ...],
+    other_compiler: str | None,
+) -> UnitRow:  # fmt: skip
+    """The verdict on one unit; changed memory accesses come first, none for identical code."""
+    changes: list[Change] = []
+    if old and other_compiler:
+        changes = [change for change in accesses if change.weight == "worse"]
+    elif old and not old.same_as(new):
+        changes = [*accesses, *unit_changes(old, new)]
     worse = [change for change in changes if change.weight == "worse"]
-    besides = sorted(changes, key=lambda change: change.weight != "verify")
-    told = tuple(change.text for change in besides if change.weight != "worse")
+    others = sorted(
+        (change for change in changes if change.weight != "worse"),
+        key=lambda change: change.weight != "verify",
+    )
+    reasons = tuple(change.text for change in others)
     causes = (*rules, *(change.text for change in worse))
     names = (*rules, *(change.name for change in worse))
     if rules:
-        return UnitRow(old, new, "BROKEN", told, causes, names)
+        return UnitRow(old, new, "BROKEN", reasons, causes, names)
     if old is None:
         return UnitRow(None, new, "NEW")
-    if other and not worse:
-        return UnitRow(old, new, "UNCERTAIN", (other,))
+    if other_compiler and not worse:
+        return UnitRow(old, new, "UNCERTAIN", (other_compiler,))
     if not changes and old.same_as(new):
         return UnitRow(old, new, "SAME")
-    told = told if changes else ("the same instructions, but not the same file of machine code",)
-    return UnitRow(old, new, verdict_of(changes), told, causes, names)
+    if not changes:
+        reasons = ("the same instructions in another cubin",)
+    return UnitRow(old, new, verdict_of(changes), reasons, causes, names)
 
 
-def _changes(old: Unit, new: Unit, asked: Sequence[Change], other: str | None) -> list[Change]:
-    """All differences, memory traffic first; none for identical code and launch."""
-    if other:
-        return [change for change in asked if change.weight == "worse"]
-    if old.same_as(new):
-        return []
-    return [*asked, *unit_changes(old, new)]
+def verdict_of(changes: Iterable[Change]) -> str:
+    """The verdict on all changes: WORSE if one is, BETTER unless one needs verifying."""
+    weights = {change.weight for change in changes}
+    if "worse" in weights:
+        return "WORSE"
+    return "BETTER" if "better" in weights and "verify" not in weights else "CHANGED"
 
 
-def _with_renamed(rows: Iterable[UnitRow]) -> list[UnitRow]:
-    """Pairs of GONE and NEW units with identical code as RENAMED."""
-    rows = list(rows)
-    gone = {row.old.code_key: row for row in rows if row.verdict == "GONE" and row.old
-            and row.old.code}  # fmt: skip
+def _with_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow]:
+    """The rows and those of units that are gone. A new unit with the code of one that is gone is
+    RENAMED."""
+    by_code = {unit.code_key: unit for unit in gone if unit.code}
     found: list[UnitRow] = []
-    taken: set[Key] = set()
+    renamed: set[Key] = set()
     for row in rows:
-        before = None
         if row.verdict == "NEW" and isinstance(row.new, Unit) and row.new.code:
-            before = gone.pop(row.new.code_key, None)
-        if before is None or before.old is None:
-            found.append(row)
-        else:
-            taken.add(before.old.key)
-            found.append(UnitRow(before.old, row.new, "RENAMED", (f"was {before.old.kernel}",)))
-    return [row for row in found if row.verdict != "GONE" or row.unit.key not in taken]
+            before = by_code.pop(row.new.code_key, None)
+            if before is not None:
+                renamed.add(before.key)
+                row = UnitRow(before, row.new, "RENAMED", (f"was {before.kernel}",))
+        found.append(row)
+    why = ("it is not compiled any more",)
+    return [*found, *(UnitRow(u, None, "GONE", why) for u in gone if u.key not in renamed)]
 
 
 def resources_text(used: Resources | None) -> str:
-    """The resources of a unit in a few words."""
     if used is None:
         return ""
     spills = f", {used.spill_bytes} B spilled" if used.spill_bytes else ""

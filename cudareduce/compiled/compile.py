@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from cudareduce.compiled.machine_code import (
     find_disassembler,
     parse_resources,
 )
-from cudareduce.compiled.store import Failed, Key, Unit
+from cudareduce.compiled.store import Failed, Key, Side, Unit
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
@@ -86,7 +86,6 @@ def find_nvcc(wanted: str | None = None) -> Nvcc:
     return next((nvcc for nvcc in found if nvcc.version == wanted), found[0])
 
 
-_IGNORED = re.compile(r".*will be ignored.*")
 #: A load of at least 16 bytes, or a bulk copy.
 _WIDE = re.compile(
     r"\bld\.[\w.:]*global[\w.:]*\.(v4\.[bfsu]32|v2\.[bfsu]64|v8\.[bfsu](16|32)|v4\.[bfsu]64|b128)"
@@ -108,41 +107,34 @@ def broken_rules(
     kernel: Kernel, reduction: Reduction, compiled: Compiled, used: Resources
 ) -> Iterator[str]:
     """The rules that a compiled kernel breaks."""
-    for line in _IGNORED.findall(compiled.said):
-        yield f"the assembler says: {line.strip()}"
+    for line in re.findall(r".*will be ignored.*", compiled.said):
+        yield f"ptxas: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
-        yield f"spills {counted(used.spill_bytes, 'byte')} a thread; no kernel of this package may"
+        bytes_ = counted(used.spill_bytes, "byte")
+        yield f"spills {bytes_} per thread; no kernel of this package may"
     wide = kernel.vector_of(reduction.dtype.size) * reduction.dtype.size >= 16
     if wide and "tma" not in kernel.requires and not _WIDE.search(compiled.ptx):
-        yield f"its header says vector = {kernel.vector}, but no load brings 16 bytes"
+        yield f"its front matter has vector = {kernel.vector}, but no load is 16 bytes wide"
     if kernel.finish == "last_block":
-        reason = _unfenced(compiled.ptx, drawn=kernel.walk == "tickets")
-        if reason:
-            yield reason
+        yield from _unfenced(compiled.ptx, drawn=kernel.walk == "tickets")
 
 
-def _unfenced(ptx: str, *, drawn: bool) -> str | None:
+def _unfenced(ptx: str, *, drawn: bool) -> Iterator[str]:
     """Why a block may count as arrived before its partial result is visible; with tickets `drawn`
     it arrives at the last count. The text is read from top to bottom without branches, so a
     conditional fence counts. Fences of the last block before it reads partials are not checked."""
     counts = list(_ARRIVAL.finditer(ptx))
     if not counts:
-        return "its finish is last_block, but nothing is counted"
+        yield "its finish is last_block, but no atomic counts blocks"
+        return
     arrival = counts[-1 if drawn else 0]
-    if _releases(arrival[0]):
-        return None
+    words = set(arrival[0].split("."))
+    # A release is visible to all blocks: its default scope is the GPU (PTX ISA, atom).
+    releases = words & {"release", "acq_rel"} and not words & {"cta", "cluster"}
     before = ptx[: arrival.start()]
     stores = list(_STORE.finditer(before))
-    if _FENCE.search(before, stores[-1].end() if stores else 0):
-        return None
-    return "no fence between a block's partial and its arrival: another block may miss the partial"
-
-
-def _releases(atomic: str) -> bool:
-    """Whether an atomic makes earlier stores visible to all blocks; its default scope is the GPU
-    (PTX ISA, atom)."""
-    words = set(atomic.split("."))
-    return bool(words & {"release", "acq_rel"}) and not words & {"cta", "cluster"}
+    if not releases and not _FENCE.search(before, stores[-1].end() if stores else 0):
+        yield "no fence between a block's partial and its arrival: another block may miss it"
 
 
 #: The architecture for which all types and operators are compiled.
@@ -165,12 +157,10 @@ class Job:
 
     @property
     def items(self) -> int:
-        """Items per thread for this type."""
         return self.kernel.items_of(self.reduction.dtype.size)
 
     @property
     def source(self) -> Source:
-        """The source for nvcc."""
         return source(self.kernel, self.reduction, self.stage, self.kernel.block, self.items)
 
     @property
@@ -180,22 +170,13 @@ class Job:
         return self.kernel.id, what.op.name, what.dtype.name, what.acc.name, self.stage, self.arch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledUnits:
-    """The compiled units, broken rules, and kernels that do not compile."""
-
-    units: tuple[Unit, ...]
-    broken: Mapping[Key, Sequence[str]]
-    failed: tuple[Failed, ...]
-
-
 def main_reduction(kernel: Kernel) -> Reduction | None:
     """The reduction to compile for every architecture: the sum of float32, else the first
     supported."""
-    return next(_taken(kernel), None)
+    return next(_supported(kernel), None)
 
 
-def _taken(kernel: Kernel) -> Iterator[Reduction]:
+def _supported(kernel: Kernel) -> Iterator[Reduction]:
     for dtype in DTYPES:
         for op in OPERATORS:
             reduction = reduction_of(op, dtype, None, kernel.map)
@@ -206,11 +187,11 @@ def _taken(kernel: Kernel) -> Iterator[Reduction]:
 def sampled(kernel: Kernel) -> list[Reduction]:
     """One reduction per supported type, with different operators, and the remaining operators."""
     by_type: dict[str, list[Reduction]] = {}
-    for reduction in _taken(kernel):
+    for reduction in _supported(kernel):
         by_type.setdefault(reduction.dtype.name, []).append(reduction)
     chosen = [some[number % len(some)] for number, some in enumerate(by_type.values())]
     seen = {reduction.op.name for reduction in chosen}
-    for reduction in _taken(kernel):
+    for reduction in _supported(kernel):
         if reduction.op.name not in seen:
             seen.add(reduction.op.name)
             chosen.append(reduction)
@@ -239,9 +220,8 @@ def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | 
             for stage in _stages(kernel, reduction)
             for arch in architectures if _takes(kernel, arch)
         ]  # fmt: skip
-        if sample in architectures and sample is not None and _takes(kernel, sample):
-            found += [Job(kernel, each, reading_stage(kernel, each), sample)
-                      for each in sampled(kernel)]  # fmt: skip
+        if sample is not None and sample in architectures and _takes(kernel, sample):
+            found += [Job(kernel, r, reading_stage(kernel, r), sample) for r in sampled(kernel)]
     return found
 
 
@@ -259,9 +239,9 @@ def left_out(kernels: Sequence[Kernel], architectures: Sequence[int]) -> Iterato
     for kernel in dict.fromkeys(kernels):
         old = [f"sm_{arch}" for arch in architectures if not _takes(kernel, arch)]
         if main_reduction(kernel) is None:
-            yield f"{kernel.id} is not compiled: it takes no operator and type of this tool's"
+            yield f"{kernel.id} is not compiled: it supports no built-in operator and type"
         elif old:
-            yield f"{kernel.id} is not compiled for {', '.join(old)}: it takes cc {kernel.min_cc}"
+            yield f"{kernel.id} is not compiled for {', '.join(old)}: it needs cc {kernel.min_cc}"
 
 
 def first_error(said: str) -> str:
@@ -272,14 +252,14 @@ def first_error(said: str) -> str:
 
 def compile_all(
     todo: Sequence[Job], nvcc: Nvcc, disassembler: Disassembler | None, quiet: bool
-) -> CompiledUnits:
+) -> Side:
     """Compile units in parallel; without a disassembler machine code is not read. Raises
     EnvironmentProblem."""
 
-    def one(job: Job, step: Callable[[], None]) -> tuple[Unit, list[str]] | Failed:
+    def compile_one(job: Job) -> tuple[Unit, list[str]] | Failed:
         compiled = nvcc.compile(job.source, job.arch)
         if isinstance(compiled, BuildError):
-            step()
+            progress.step()
             return Failed(*job.key, first_error(str(compiled)))
         entry = job.kernel.entry
         used = parse_resources(compiled.said, entry)
@@ -289,7 +269,7 @@ def compile_all(
         unit = Unit(
             name, op, dtype, acc, stage, job.kernel.block, job.items, arch, sha, used, code
         )  # fmt: skip
-        step()
+        progress.step()
         rules = broken_rules(job.kernel, job.reduction, compiled, used) if job.main else ()
         return unit, list(rules)
 
@@ -297,9 +277,9 @@ def compile_all(
         phase("compiling", len(todo), quiet) as progress,
         ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
-        results = list(pool.map(lambda job: one(job, progress.step), todo))
+        results = list(pool.map(compile_one, todo))
     made = [result for result in results if not isinstance(result, Failed)]
-    return CompiledUnits(
+    return Side(
         units=tuple(unit for unit, _ in made),
         broken={unit.key: rules for unit, rules in made},
         failed=tuple(result for result in results if isinstance(result, Failed)),
@@ -313,18 +293,18 @@ _WORDS = {
     r"(STG|ST)(\.|$)": "to memory",
     r"(LDS|LDSM)(\.|$)": "from shared memory",
     r"STS(\.|$)": "to shared memory",
-    r"(LDL|STL)(\.|$)": "spilled: memory in the place of a register",
-    r"(ATOMG?|REDG?)(\.|$)": "in the L2, one after the other",
-    r"(ATOMS)(\.|$)": "in shared memory, one after the other",
+    r"(LDL|STL)(\.|$)": "register spill",
+    r"(ATOMG?|REDG?)(\.|$)": "atomic in the L2, serialized",
+    r"(ATOMS)(\.|$)": "atomic in shared memory, serialized",
     r"SHFL": "to another lane",
-    r"C?REDUX|VOTE|MATCH": "the whole warp at once",
-    r"BAR\.|BAR$": "the block waits",
-    r"WARPSYNC|BSYNC": "the warp waits",
-    r"MEMBAR": "what was written is seen by others",
-    r"SYNCS|UTMA|FENCE": "bulk copies and who waits for them",
-    r"NANOSLEEP": "sleeps",
-    r"(DADD|DMUL|DFMA|DSETP|DMNMX)(\.|$)": "64 bits",
-    r"(F2F|F2I|I2F|F2FP|I2FP|F2IP|I2IP|FRND)(\.|$)": "another type",
+    r"C?REDUX|VOTE|MATCH": "warp-wide",
+    r"BAR\.|BAR$": "block barrier",
+    r"WARPSYNC|BSYNC": "warp barrier",
+    r"MEMBAR": "memory fence",
+    r"SYNCS|UTMA|FENCE": "bulk copy or its barrier",
+    r"NANOSLEEP": "sleep",
+    r"(DADD|DMUL|DFMA|DSETP|DMNMX)(\.|$)": "64-bit arithmetic",
+    r"(F2F|F2I|I2F|F2FP|I2FP|F2IP|I2IP|FRND)(\.|$)": "type conversion",
 }
 #: The column of comments.
 _COLUMN = 60
@@ -356,7 +336,12 @@ def sass_text(kernel: Kernel, shape: Shape) -> str:
         )
     lines = disassembler.listed(compiled.cubin, kernel.entry)
     head = [f"// {line}" for line in _figures(kernel, shape, compiled, lines)]
-    return "\n".join([*head, *map(_line, lines)]) + "\n"
+    body = []
+    for line in lines:
+        text = f"{line.address}  {line.text}"
+        word = next((w for what, w in _WORDS.items() if re.match(what, line.opcode)), "")
+        body.append(f"{text:<{_COLUMN}} // {word}" if word else text)
+    return "\n".join([*head, *body]) + "\n"
 
 
 def _compiled(kernel: Kernel, shape: Shape) -> Compiled:
@@ -389,21 +374,12 @@ def _figures(
     code = code_of(lines, kernel.entry)
     counts = counts_of(code.opcodes)
     what = f"{shape.reduction.op.name} of {shape.reduction.dtype.name}"
-    yield f"{kernel.id}, {what}, sm_{shape.arch}, {shape.block or kernel.block} threads a block"
+    yield f"{kernel.id}, {what}, sm_{shape.arch}, {shape.block or kernel.block} threads per block"
     yield (
-        f"{used.registers} registers a thread, {used.shared_bytes} bytes of shared memory a block, "
-        f"{used.spill_bytes} bytes spilled"
+        f"{used.registers} registers per thread, {used.shared_bytes} bytes of shared memory per "
+        f"block, {used.spill_bytes} bytes spilled"
     )
-    named: Sequence[str] = [
-        f"{count} {kind.replace('_', ' ')}"
-        for kind, count in counts.items()
-        if count and kind not in ("all", "local")
-    ]
+    named = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()
+             if count and kind not in ("all", "local")]  # fmt: skip
     yield f"{counts['all']} instructions: {', '.join(named)}"
-    yield f"{code.in_flight} bytes of loads under way, before any is needed"
-
-
-def _line(instruction: Instruction) -> str:
-    text = f"{instruction.address}  {instruction.text}"
-    word = next((w for what, w in _WORDS.items() if re.match(what, instruction.opcode)), "")
-    return f"{text:<{_COLUMN}} // {word}" if word else text
+    yield f"{code.in_flight} bytes loaded before the first use"

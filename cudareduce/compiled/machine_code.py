@@ -134,7 +134,7 @@ class Disassembler:
             file.write_bytes(cubin)
             command = [self.path, "-sass", str(file)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-        instructions = list(_instructions(done.stdout, entry))
+        instructions = list(parse_instructions(done.stdout, entry))
         if done.returncode or not instructions:  # an older one does not know a newer architecture
             why = (done.stderr.strip().splitlines() or ["it lists no instructions"])[0]
             raise EnvironmentProblem(
@@ -142,11 +142,6 @@ class Disassembler:
                 "pip install 'cudareduce[compile]', or off the machine to go without counts"
             )
         return instructions
-
-
-def read_code(printed: str, entry: str) -> Code:
-    """Parse an entry point from the output of cuobjdump."""
-    return code_of(list(_instructions(printed, entry)), entry)
 
 
 def code_of(instructions: Sequence[Instruction], entry: str) -> Code:
@@ -159,7 +154,8 @@ def code_of(instructions: Sequence[Instruction], entry: str) -> Code:
     )
 
 
-def _instructions(printed: str, entry: str) -> Iterator[Instruction]:
+def parse_instructions(printed: str, entry: str) -> Iterator[Instruction]:
+    """The instructions of an entry point in the output of cuobjdump."""
     inside = False
     for line in printed.splitlines():
         function = _FUNCTION.match(line)
@@ -248,7 +244,7 @@ def parse_resources(said: str, entry: str) -> Resources:
     """Parse the output of ptxas -v for an entry point. Raises ValueError."""
     begin = re.search(rf"Compiling entry function '{re.escape(entry)}'", said)
     if begin is None:
-        raise ValueError(f"ptxas said nothing of {entry}")
+        raise ValueError(f"ptxas reports nothing on {entry}")
     text = said[begin.end() :]
 
     def number(pattern: str) -> int:

@@ -18,7 +18,7 @@ KIND = "cudareduce compile"
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 2
 #: Remedy for a file that --update-baseline cannot read either.
-_ANEW = "delete it, then write it anew with --update-baseline"
+_REMEDY = "delete it, then write a new one with --update-baseline"
 _LISTS = (
     ("flags", str, "text", 0), ("architectures", int, "number", 1), ("units", dict, "unit", 1),
     ("traffic", dict, "kernel", 0),
@@ -79,6 +79,17 @@ class Failed:
         return self.kernel, self.op, self.dtype, self.acc, self.stage, self.arch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The units and memory traffic of one tree or baseline, the rules that units break, and what
+    does not compile."""
+
+    units: Sequence[Unit] = ()
+    traffic: Sequence[Traffic] = ()
+    broken: Mapping[Key, Sequence[str]] = field(default_factory=dict)
+    failed: Sequence[Failed] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledSet:
     """All kernels compiled by one nvcc."""
@@ -99,22 +110,16 @@ def to_json(made: CompiledSet) -> str:
     """One unit per line, so that a diff shows which kernels changed; resources that are zero are
     omitted."""
     head = asdict(replace(made, units=(), traffic=()))
-    lists = {
-        "units": [_stored(unit) for unit in made.units],
-        "traffic": [asdict(each) for each in made.traffic],
-    }
+    units = [unit_values(unit) for unit in made.units]
+    for values in units:
+        used = values["resources"].items()
+        values["resources"] = {name: n for name, n in used if n or name == "registers"}
+    lists = {"units": units, "traffic": [asdict(each) for each in made.traffic]}
     body = json.dumps({key: value for key, value in head.items() if key not in lists}, indent=1)
-    for name, values in lists.items():
-        lines = ",\n".join(f"  {json.dumps(value, separators=(',', ':'))}" for value in values)
+    for name, items in lists.items():
+        lines = ",\n".join(f"  {json.dumps(item, separators=(',', ':'))}" for item in items)
         body = f'{body[:-2]},\n "{name}": [\n{lines}\n ]\n}}'
     return f"{body}\n"
-
-
-def _stored(unit: Unit) -> dict[str, Any]:
-    values = unit_values(unit)
-    used = values["resources"]
-    kept = {name: n for name, n in used.items() if n or name == "registers"}
-    return values | {"resources": kept}
 
 
 def unit_values(unit: Unit | Failed) -> dict[str, Any]:
@@ -138,21 +143,21 @@ def load(path: Path) -> CompiledSet:
     except UsageError as error:
         if not path.is_file():
             raise
-        raise UsageError(f"{error}; {_ANEW}") from None
+        raise UsageError(f"{error}; {_REMEDY}") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise UsageError(
             f"{path} holds no compiled kernels: name a file of check --compile, or a new one"
         )
     if data.get("schema") != SCHEMA:
         raise UsageError(
-            f"{path} has schema {data.get('schema')}, this version reads {SCHEMA}: {_ANEW}"
+            f"{path} has schema {data.get('schema')}, this version reads {SCHEMA}: {_REMEDY}"
         )
     problem = next(_problems(data), None)
     if problem:
-        raise UsageError(f"{path} is not a whole baseline: {problem}; {_ANEW}")
+        raise UsageError(f"{path} is not a whole baseline: {problem}; {_REMEDY}")
     units = tuple(_unit(unit) for unit in data["units"])
     if len({unit.key for unit in units}) < len(units):
-        raise UsageError(f"{path} contradicts itself: a kernel stands there twice; {_ANEW}")
+        raise UsageError(f"{path} contradicts itself: it holds a kernel twice; {_REMEDY}")
     lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
     lists["traffic"] = tuple(Traffic(**_known_fields(Traffic, each)) for each in data["traffic"])
     unknown = {"disassembler": None}  # where a file does not tell
@@ -180,59 +185,45 @@ def _problems(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"unit {number}: {problem}"
         if unit["arch"] not in data["architectures"]:
             yield f"unit {number}: sm_{unit['arch']} is not among the architectures"
-    for number, each in enumerate(data["traffic"], 1):
-        for problem in _traffic_problems(each):
+    counts = [each.name for each in fields(Traffic) if each.type != "str"]
+    for number, traffic in enumerate(data["traffic"], 1):
+        for problem in (
+            *_wrong_texts(traffic, "kernel", "op", "dtype"),
+            *_wrong_counts(traffic, *counts), *_wrong_counts(traffic, "block", "items", least=1),
+        ):  # fmt: skip
             yield f"traffic {number}: {problem}"
 
 
 def _unit_problems(unit: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("kernel", "op", "dtype", "acc", "stage", "cubin_sha"):
-        if not isinstance(unit.get(name), str):
-            yield f"{name} is {unit.get(name)!r}"
-    for name in ("block", "items", "arch"):
-        if not _count(unit.get(name), 1):
-            yield f"{name} is {unit.get(name)!r}"
-    yield from _count_problems("resources", unit.get("resources"), ["registers"])
-    if unit.get("code") is not None:
-        yield from _code_problems(unit["code"])
-
-
-def _code_problems(code: object) -> Iterator[str]:
-    if not isinstance(code, dict):
+    yield from _wrong_texts(unit, "kernel", "op", "dtype", "acc", "stage", "cubin_sha")
+    yield from _wrong_counts(unit, "block", "items", "arch", least=1)
+    used, code = unit.get("resources"), unit.get("code")
+    if not isinstance(used, dict):
+        yield f"resources is {used!r}"
+    else:  # counts of newer versions are allowed
+        yield from (f"resources: {wrong}" for wrong in _wrong_counts(used, "registers", *used))
+    if not isinstance(code, dict | None):
         yield f"code is {code!r}"
-        return
-    if not isinstance(code.get("sha"), str):
-        yield f"code: sha is {code.get('sha')!r}"
-    if not _count(code.get("in_flight"), 0):
-        yield f"code: in_flight is {code.get('in_flight')!r}"
-    try:
-        read_histogram(code["opcodes"])
-    except (KeyError, AttributeError, ValueError):
-        yield f"code: opcodes is {code.get('opcodes')!r}"
+    elif code is not None:
+        wrong_fields = (*_wrong_texts(code, "sha"), *_wrong_counts(code, "in_flight"))
+        yield from (f"code: {wrong}" for wrong in wrong_fields)
+        try:
+            read_histogram(code["opcodes"])
+        except (KeyError, AttributeError, ValueError):
+            yield f"code: opcodes is {code.get('opcodes')!r}"
 
 
-def _traffic_problems(each: Mapping[str, Any]) -> Iterator[str]:
-    for one in fields(Traffic):
-        value = each.get(one.name)
-        known = isinstance(value, str) if one.type == "str" else _count(value, 0)
-        if not known:
-            yield f"{one.name} is {value!r}"
-    if not each.get("block") or not each.get("items"):
-        yield "block and items are 0"
+def _wrong_texts(values: Mapping[str, Any], *names: str) -> Iterator[str]:
+    for name in names:
+        if not isinstance(values.get(name), str):
+            yield f"{name} is {values.get(name)!r}"
 
 
-def _count_problems(name: str, counts: object, wanted: Sequence[str]) -> Iterator[str]:
-    """Missing or invalid counts; those of newer versions are allowed."""
-    if not isinstance(counts, dict):
-        yield f"{name} is {counts!r}"
-        return
-    for key in dict.fromkeys((*wanted, *counts)):
-        if not _count(counts.get(key), 0):
-            yield f"{name}: {key} is {counts.get(key)!r}"
-
-
-def _count(value: object, least: int) -> bool:
-    return type(value) is int and value >= least
+def _wrong_counts(values: Mapping[str, Any], *names: str, least: int = 0) -> Iterator[str]:
+    for name in names:
+        value = values.get(name)
+        if type(value) is not int or value < least:
+            yield f"{name} is {value!r}"
 
 
 def _unit(values: Mapping[str, Any]) -> Unit:

@@ -22,73 +22,209 @@ from cudareduce.problem.sizes import counted
 from cudareduce.results.record import SOURCES, WAYS, Record, Run
 from cudareduce.results.store import is_missing, load
 
+#: The fields that identify a record within a run; the launch shape comes last.
+IDENTITY = (
+    "kernel", "op", "dtype", "acc", "n", "rows", "offset", "timing", "region", "pattern", "context",
+    "sms", "map", "source", "way", "chunk_bytes", "ranks", "engine", "block", "items",
+)  # fmt: skip
+Identity = tuple[object, ...]
+_identity = attrgetter(*IDENTITY)
+
+
+def identity(record: Record) -> Identity:
+    return tuple(_identity(record))
+
+
+def problem(record: Record) -> Identity:
+    """The identity of a record without the launch shape."""
+    return identity(record)[:-2]
+
+
+def load_baseline(path: Path) -> Run:
+    """Load a run to compare with. Raises BaselineError if it is missing, UsageError if it has no
+    times."""
+    if is_missing(path):
+        raise BaselineError(
+            f"there is no baseline {path}: make it with cudareduce bench --json {path}"
+        )
+    run = load_timed(path)
+    if all(record.time_us is None for record in run.records):
+        raise UsageError(
+            f"{path} holds no times to compare with: bench again, with more --max-time if it ran "
+            "out of it"
+        )
+    return run
+
+
+def load_timed(path: Path) -> Run:
+    """Load a run of a GPU. Raises UsageError if it cannot be read, is empty, contradicts itself or
+    comes from the emulator."""
+    run = load(path)
+    if run.tool.get("name") != "cudareduce":
+        raise UsageError(f"{path} is of {run.tool.get('name')!r}: bench with cudareduce")
+    if "tuned" in run.protocol:
+        raise UsageError(
+            f"{path} is of cudareduce tune, which times launch shapes against each other: bench "
+            "what is to be compared"
+        )
+    if not run.records:
+        raise UsageError(f"{path} holds no records: bench again")
+    if not run.device.name.strip():
+        raise UsageError(f"{path} does not name its GPU: bench again")
+    unreadable = next(_unreadable(run.protocol), None)
+    if unreadable:
+        raise UsageError(f"{path}: protocol: {unreadable} cannot be read; bench again")
+    for number, wrong in _contradictions(run):
+        raise UsageError(f"{path} contradicts itself: record {number}: {wrong}; bench again")
+    if all(record.backend not in TIMED_BACKENDS for record in run.records):
+        raise UsageError(
+            f"{path} holds results from the CPU emulator, which have no times to compare: "
+            "bench on a GPU"
+        )
+    return run
+
+
+#: Fields of the protocol: lower limits of counts, lists of names, and single values by type.
+_REQUESTED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
+_LISTS = ("kernels", "peers", "engines")
+_ONE = {"timing": str, "region": str, "graph": bool, "from": str}
+
+
+def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
+    """Fields of a protocol that a check could not repeat. Missing ones have defaults."""
+    for name, value in protocol.items():
+        if value is None:
+            continue
+        if name in _REQUESTED and (type(value) is not int or not _REQUESTED[name] <= value < 2**64):
+            yield name
+        if name in _LISTS and not (type(value) is list and {str}.issuperset(map(type, value))):
+            yield name
+        if name in _ONE and type(value) is not _ONE[name]:
+            yield name
+
+
+def _contradictions(run: Run) -> Iterator[tuple[int, str]]:
+    """The numbers (from 1) of records that contradict themselves, the protocol, the device or
+    another record, with the reason."""
+    requested, seen = run.protocol.get("rounds"), set[Identity]()
+    for number, record in enumerate(run.records, 1):
+        yield from ((number, wrong) for wrong in _record_problems(record))
+        rounds = len(record.rounds_us)
+        if requested and rounds > requested:
+            yield number, f"{rounds} rounds, and {counted(requested, 'was', 'were')} requested"
+    for number, record in enumerate(run.records, 1):
+        yield from ((number, wrong) for wrong in _protocol_problems(record, run))
+    graph = run.protocol.get("graph")
+    if graph and not any(record.timing.endswith("graph") for record in run.records):
+        timing = run.records[0].timing
+        yield 1, f"timing is {timing}, and the run replayed graphs, of which none is here"
+    for number, record in enumerate(run.records, 1):
+        if identity(record) in seen:
+            yield number, f"it is a second one of {record.kernel} for the same problem"
+        seen.add(identity(record))
+
+
+_KNOWN = {
+    "timing": ("cold", "warm", "cold graph", "warm graph"),
+    "region": ("total", "first-pass"),
+    "pattern": (*PATTERNS, GIVEN),
+    "source": (None, *SOURCES),
+    "way": (None, *WAYS),
+    "backend": get_args(BackendName),
+    "verdict": ("pass", "fail", "skip"),
+}
+#: Lower limits of counts.
+_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0,
+           "chunk_bytes": 1, "ranks": 1}  # fmt: skip
+_FIGURES = (
+    "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling", "loop_us",
+    "algbw_gb_s", "busbw_gb_s", "pct_link",
+)  # fmt: skip
+#: Figures that may be 0: an unknown clock, ranks that end together.
+_FROM_ZERO = ("sm_mhz", "memory_mhz", "host_us", "skew_us")
+#: Plausible range of times in us and rates in GB/s.
+_LEAST, _MOST = 1e-9, 1e15
+
+
+def _record_problems(record: Record) -> Iterator[str]:
+    """Contradictions within one record."""
+    values = [(name, getattr(record, name)) for name in (*_KNOWN, *_COUNTS, *_FIGURES, *_FROM_ZERO)]
+    for name, value in values:
+        unknown = name in _KNOWN and value not in _KNOWN[name]
+        below = name in _COUNTS and value is not None and value < _COUNTS[name]
+        figure = value is not None if name in _FIGURES else name in _FROM_ZERO and value
+        if unknown or below or (figure and not _LEAST < value < _MOST):
+            yield f"{name} is {value!r}"
+    rounds, us = record.medians_us, record.time_us
+    if rounds and not (min(rounds) > _LEAST and max(rounds) < _MOST):
+        yield "rounds_us holds a number that is no time"
+    if us is None:
+        return
+    if record.verdict != "pass":
+        yield f"a time, and the verdict {record.verdict!r}"
+    if record.backend not in TIMED_BACKENDS:
+        yield f"a time from the backend {record.backend!r}"
+    if not rounds:
+        yield "a time without rounds"
+    elif _differ(us, median(rounds)):
+        yield f"time_us {us:g}, but the median of its rounds is {median(rounds):g}"
+    if record.time_us_min is not None and _differ(us, max(us, record.time_us_min)):
+        yield f"time_us_min {record.time_us_min:g} is more than time_us {us:g}"
+    if record.error is not None and record.bound is not None and record.error > record.bound:
+        yield f"error {record.error:g} is more than its bound {record.bound:g}, and it passed"
+    low, high = record.time_us_low, record.time_us_high
+    if low is not None and high is not None and not low <= us <= high:
+        yield f"time_us {us:g} is outside of its interval"
+    if record.bytes and record.gb_s is not None:
+        implied = record.bytes / us / 1e3
+        if _differ(record.gb_s, implied):
+            yield f"gb_s {record.gb_s:g}, but bytes over time_us is {implied:g}"
+    if record.gb_s and record.ceiling_gb_s and record.pct_ceiling:
+        implied = 100 * record.gb_s / record.ceiling_gb_s
+        if _differ(record.pct_ceiling, implied):
+            yield f"pct_ceiling {record.pct_ceiling:g}, but of ceiling_gb_s it is {implied:g}"
+
+
+def _differ(figure: float, implied: float) -> bool:
+    """Whether two figures for the same quantity differ by more than rounding, 1 %."""
+    return abs(implied / figure - 1) > 0.01
+
+
 #: How far a cold read may exceed peak bandwidth: clocks are rounded, and part of a short input may
-#: be cached.
-_OVER_PEAK = 1.25
-#: How much faster than memory a cache can be.
-_CACHED = 30.0
+#: be cached. How much faster than memory a cache can be.
+_OVER_PEAK, _CACHED = 1.25, 30.0
 #: The most bytes of a result or partial result.
 _WIDEST = 16
 
 
-def implausible(run: Run) -> Iterator[tuple[int, str]]:
-    """The numbers (from 1) of records that contradict the protocol, the device or their sizes, with
-    the reason."""
-    timings = _words(run.protocol, "timing")
-    region, graph = run.protocol.get("region"), run.protocol.get("graph")
-    flushed = run.protocol.get("flush_bytes_read")
-    for number, record in enumerate(run.records, 1):
-        timing = record.timing.split()[0] if record.timing else ""
-        if timings and timing not in timings:
-            yield number, f"timing is {record.timing}, and the run's is {', '.join(timings)}"
-        if isinstance(region, str) and record.region != region:
-            yield number, f"region is {record.region}, and the run's is {region}"
-        if graph is False and record.timing.endswith("graph"):
-            yield number, f"timing is {record.timing}, and the run replayed no graph"
-        if record.time_us is None:
-            continue
-        if timing == "cold" and flushed is not None and not _displaces(flushed, run.device):
-            yield number, f"a cold time, and a flush of {flushed} bytes, which displaces no cache"
-        yield from ((number, what) for what in _sizes(record))
-        yield from ((number, what) for what in _speed(record, run.device, timing == "cold"))
-
-    if graph and not any(record.timing.endswith("graph") for record in run.records):
-        timing = run.records[0].timing
-        yield 1, f"timing is {timing}, and the run replayed graphs, of which none is here"
-
-
-def _words(protocol: Mapping[str, Any], name: str) -> list[str]:
-    value = protocol.get(name)
-    parts = value.split(",") if isinstance(value, str) else []
-    return [words[0] for part in parts if (words := part.split())]
-
-
-def _displaces(flushed: Any, device: DeviceInfo) -> bool:
-    """Whether reading so many bytes flushes the cache."""
-    return isinstance(flushed, int) and flushed >= max(1, device.l2_bytes or 1)
-
-
-def _sizes(record: Record) -> Iterator[str]:
-    """Byte counts that do not match the number of elements: each input is read once, and there are
-    at most two."""
+def _protocol_problems(record: Record, run: Run) -> Iterator[str]:
+    """Contradictions between a record and its run: the protocol, the size, the memory bandwidth."""
+    protocol, device = run.protocol, run.device
+    timing = record.timing.split()[0] if record.timing else ""
+    parts = str(protocol.get("timing") or "").split(",")
+    timings = [words[0] for part in parts if (words := part.split())]
+    if timings and timing not in timings:
+        yield f"timing is {record.timing}, and the run's is {', '.join(timings)}"
+    if isinstance(region := protocol.get("region"), str) and record.region != region:
+        yield f"region is {record.region}, and the run's is {region}"
+    if protocol.get("graph") is False and record.timing.endswith("graph"):
+        yield f"timing is {record.timing}, and the run replayed no graph"
+    if record.time_us is None:
+        return
+    flushed = protocol.get("flush_bytes_read")
+    if timing == "cold" and flushed is not None and flushed < max(1, device.l2_bytes or 1):
+        yield f"a cold time, and a flush of {flushed} bytes, which is less than the cache"
     dtype = DTYPES.get(record.dtype)
-    if dtype is None or record.bytes is None:
-        return
-    least = record.n * record.rows * dtype.size
-    most = 2 * least + _WIDEST * (record.rows + (record.grid or 0))
-    if not least <= record.bytes <= most:
-        what = f"{record.n} elements" + (f" in {record.rows} rows" if record.rows != 1 else "")
-        yield f"bytes is {record.bytes}, and {what} of {record.dtype} are {least}"
-
-
-def _speed(record: Record, device: DeviceInfo, cold: bool) -> Iterator[str]:
-    """Rates beyond the memory bandwidth of the device, one device per rank."""
-    if not device.peak_gb_s:
-        return
-    peak = device.peak_gb_s * (record.ranks or 1)
-    most = peak * (_OVER_PEAK if cold else _CACHED)
+    if dtype is not None and record.bytes is not None:
+        # Each input is read once, and there are at most two.
+        least = record.n * record.rows * dtype.size
+        most = 2 * least + _WIDEST * (record.rows + (record.grid or 0))
+        if not least <= record.bytes <= most:
+            what = f"{record.n} elements" + (f" in {record.rows} rows" * (record.rows != 1))
+            yield f"bytes is {record.bytes}, and {what} of {record.dtype} are {least}"
+    peak = (device.peak_gb_s or 0.0) * (record.ranks or 1)
     for name, value in (("gb_s", record.gb_s), ("ceiling_gb_s", record.ceiling_gb_s)):
-        if value and value > most:
+        if peak and value and value > peak * (_OVER_PEAK if timing == "cold" else _CACHED):
             yield f"{name} is {value:.4g}, and its memory brings {peak:.4g} at most"
 
 
@@ -121,31 +257,24 @@ class Match:
 def match(old: DeviceInfo, new: DeviceInfo) -> Match:
     """Compare two machines. A field that one run lacks is a warning, not a difference."""
     differences: list[str] = []
-    warnings = _missing_fields(old, new)
-    for field, words in (STRICT | LOOSE).items():
-        before, after = getattr(old, field), getattr(new, field)
+    warnings: list[str] = []
+    fields = [(field, words, getattr(old, field), getattr(new, field))
+              for field, words in (STRICT | LOOSE).items()]  # fmt: skip
+    for side, missing in (
+        ("the baseline", [words for _, words, a, b in fields if a is None and b is not None]),
+        ("the new run", [words for _, words, a, b in fields if b is None and a is not None]),
+    ):
+        if missing:
+            warnings.append(f"{side} lacks the {', '.join(missing)}: assumed to be the same")
+    for field, words, before, after in fields:
         if before is None or after is None or _same(before, after):
             continue
         text = f"{words} {_text(before)}, now {_text(after)}"
         (differences if field in STRICT else warnings).append(text)
     other = old.uuid is not None and new.uuid is not None and old.uuid != new.uuid
     if (old.uuid is None) != (new.uuid is None):
-        warnings.append("only one run knows which card it was made on: taken for the same")
+        warnings.append("only one run names its card: assumed to be the same")
     return Match(tuple(differences), tuple(warnings), other or bool(differences))
-
-
-def _missing_fields(old: DeviceInfo, new: DeviceInfo) -> list[str]:
-    """Fields that only one of two runs has."""
-    found = []
-    for side, silent, other in (("the baseline", old, new), ("the new run", new, old)):
-        missing = [
-            words
-            for field, words in (STRICT | LOOSE).items()
-            if getattr(silent, field) is None and getattr(other, field) is not None
-        ]
-        if missing:
-            found.append(f"{side} does not tell the {', '.join(missing)}: taken for the same")
-    return found
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -155,214 +284,39 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
-#: The fields that identify a record within a run; the launch shape comes last.
-IDENTITY = (
-    "kernel", "op", "dtype", "acc", "n", "rows", "offset", "timing", "region", "pattern", "context",
-    "sms", "map", "source", "way", "chunk_bytes", "ranks", "engine", "block", "items",
-)  # fmt: skip
-Identity = tuple[object, ...]
-_identity = attrgetter(*IDENTITY)
-_KNOWN = {
-    "timing": ("cold", "warm", "cold graph", "warm graph"),
-    "region": ("total", "first-pass"),
-    "pattern": (*PATTERNS, GIVEN),
-    "source": (None, *SOURCES),
-    "way": (None, *WAYS),
-    "backend": get_args(BackendName),
-    "verdict": ("pass", "fail", "skip"),
-}
-#: Lower limits of counts in records and in the protocol.
-_COUNTS = {"n": 0, "rows": 0, "offset": 0, "block": 1, "items": 1, "sms": 1, "bytes": 0,
-           "chunk_bytes": 1, "ranks": 1}  # fmt: skip
-_ASKED = {"rounds": 0, "seed": 0, "rows": 0, "block": 1, "items": 1, "flush_bytes_read": 0}
-#: Upper limit of numbers in the protocol.
-_LARGEST = 2**64
-#: Other fields of the protocol: lists of names, and single values by type.
-_LISTS = ("kernels", "peers", "engines")
-_ONE = {"timing": str, "region": str, "graph": bool, "from": str}
-_FIGURES = (
-    "time_us", "time_us_low", "time_us_high", "gb_s", "ceiling_gb_s", "pct_ceiling", "loop_us",
-    "algbw_gb_s", "busbw_gb_s", "pct_link",
-)  # fmt: skip
-#: Figures that may be 0: an unknown clock, ranks that end together.
-_FROM_ZERO = ("sm_mhz", "memory_mhz", "host_us", "skew_us")
-#: Plausible range of times in us and rates in GB/s.
-_LEAST, _MOST = 1e-9, 1e15
-#: Relative tolerance between figures for the same quantity.
-_ROUNDING = 0.01
-
-
-def identity(record: Record) -> Identity:
-    """The fields that identify a record within a run."""
-    return tuple(_identity(record))
-
-
-def problem(record: Record) -> Identity:
-    """The identity of a record without the launch shape."""
-    return identity(record)[:-2]
-
-
-def load_baseline(path: Path) -> Run:
-    """Load a run to compare with. Raises BaselineError if it is missing, UsageError if it has no
-    times."""
-    if is_missing(path):
-        raise BaselineError(
-            f"there is no baseline {path}: make it with cudareduce bench --json {path}"
-        )
-    run = load_timed(path)
-    if all(record.time_us is None for record in run.records):
-        raise UsageError(
-            f"{path} holds no times to compare with: bench again, with more --max-time if it ran "
-            "out of it"
-        )
-    return run
-
-
-def load_timed(path: Path) -> Run:
-    """Load a run of a GPU. Raises UsageError if it cannot be read, is empty, contradicts itself or
-    comes from the emulator."""
-    return timed(path, load(path))
-
-
-def timed(path: Path, run: Run) -> Run:
-    """Check a loaded run as `load_timed` does."""
-    if run.tool.get("name") != "cudareduce":
-        raise UsageError(f"{path} is of {run.tool.get('name')!r}: bench with cudareduce")
-    if "tuned" in run.protocol:
-        raise UsageError(
-            f"{path} is of cudareduce tune, which times launch shapes against each other: bench "
-            "what is to be compared"
-        )
-    if not run.records:
-        raise UsageError(f"{path} holds no records: bench again")
-    if not run.device.name.strip():
-        raise UsageError(f"{path} does not tell which GPU it was made on: bench again")
-    unreadable = next(_unreadable(run.protocol), None)
-    if unreadable:
-        raise UsageError(f"{path}: protocol: {unreadable} cannot be read; bench again")
-    for number, record in enumerate(run.records, 1):
-        problem = next(_problems(record), None) or _too_many(record, run.protocol)
-        if problem:
-            raise UsageError(f"{path} contradicts itself: record {number}: {problem}; bench again")
-    for number, problem in implausible(run):
-        raise UsageError(f"{path} contradicts itself: record {number}: {problem}; bench again")
-    seen: set[Identity] = set()
-    for number, record in enumerate(run.records, 1):
-        key = identity(record)
-        if key in seen:
-            raise UsageError(
-                f"{path} contradicts itself: record {number} is a second one of {record.kernel} "
-                f"for the same problem; bench again"
-            )
-        seen.add(key)
-    if all(record.backend not in TIMED_BACKENDS for record in run.records):
-        raise UsageError(
-            f"{path} holds answers from the CPU emulator, which have no times to compare: "
-            "bench on a GPU"
-        )
-    return run
-
-
-def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
-    """Fields of a protocol that a check could not repeat. Missing ones have defaults."""
-    for name, least in _ASKED.items():
-        value = protocol.get(name)
-        if value is not None and (type(value) is not int or not least <= value < _LARGEST):
-            yield name
-    for name in _LISTS:
-        value = protocol.get(name)
-        if value is not None and not (type(value) is list and {str}.issuperset(map(type, value))):
-            yield name
-    for name, kind in _ONE.items():
-        if protocol.get(name) is not None and type(protocol[name]) is not kind:
-            yield name
-
-
-def _too_many(record: Record, protocol: Mapping[str, Any]) -> str | None:
-    """More rounds in a record than were requested. A run may be cut short and have fewer."""
-    rounds, asked = len(record.rounds_us), protocol.get("rounds")
-    if not asked or rounds <= asked:
-        return None
-    return f"{rounds} rounds, and {counted(asked, 'was', 'were')} asked for"
-
-
-def _problems(record: Record) -> Iterator[str]:
-    """Contradictions within one record."""
-    for name, known in _KNOWN.items():
-        if getattr(record, name) not in known:
-            yield f"{name} is {getattr(record, name)!r}"
-    for name, least in _COUNTS.items():
-        value = getattr(record, name)
-        if value is not None and value < least:
-            yield f"{name} is {value}"
-    for name in _FIGURES:
-        value = getattr(record, name)
-        if value is not None and not _LEAST < value < _MOST:
-            yield f"{name} is {value}"
-    for name in _FROM_ZERO:
-        value = getattr(record, name)
-        if value and not _LEAST < value < _MOST:
-            yield f"{name} is {value}"
-    rounds = record.medians_us
-    if rounds and not (min(rounds) > _LEAST and max(rounds) < _MOST):
-        yield "rounds_us holds what is not a time"
-    if record.time_us is None:
-        return
-    if record.verdict != "pass":
-        yield f"a time, and the verdict {record.verdict!r}"
-    if record.backend not in TIMED_BACKENDS:
-        yield f"a time from the backend {record.backend!r}"
-    if not rounds:
-        yield "a time without rounds"
-    elif _differ(record.time_us, median(rounds)):
-        yield f"time_us {record.time_us:g}, but the median of its rounds is {median(rounds):g}"
-    if record.time_us_min is not None and record.time_us_min > record.time_us * (1 + _ROUNDING):
-        yield f"time_us_min {record.time_us_min:g} is more than time_us {record.time_us:g}"
-    if record.error is not None and record.bound is not None and record.error > record.bound:
-        yield f"error {record.error:g} is more than its bound {record.bound:g}, and it passed"
-    low, high = record.time_us_low, record.time_us_high
-    if low is not None and high is not None and not low <= record.time_us <= high:
-        yield f"time_us {record.time_us:g} lies outside of its interval"
-    if record.bytes and record.gb_s is not None:
-        implied = record.bytes / record.time_us / 1e3
-        if _differ(record.gb_s, implied):
-            yield f"gb_s {record.gb_s:g}, but bytes over time_us is {implied:g}"
-    if record.gb_s and record.ceiling_gb_s and record.pct_ceiling:
-        implied = 100 * record.gb_s / record.ceiling_gb_s
-        if _differ(record.pct_ceiling, implied):
-            yield f"pct_ceiling {record.pct_ceiling:g}, but of ceiling_gb_s it is {implied:g}"
-
-
-def _differ(figure: float, implied: float) -> bool:
-    """Whether two figures for the same quantity differ by more than rounding."""
-    return abs(implied / figure - 1) > _ROUNDING
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def side_text(words: str, run: Run) -> str:
     """One side of a comparison in a line: date, version, card, rounds, flush."""
     tool, device = run.tool, run.device
-    parts = [_when(run.created), f"cudareduce {tool.get('version')}", device.name]
+    parts = [_date(run), f"cudareduce {tool.get('version')}", device.name]
     if tool.get("git"):
         parts[1] += f" at {tool['git']}"
     if device.uuid:
         parts[2] += f" {device.uuid[: len('GPU-') + 8]}"
-    if run.protocol.get("rounds"):
-        parts.append(_rounds(run))
+    if requested := run.protocol.get("rounds"):
+        rounds = counted(requested, "round")
+        measured = {len(record.rounds_us) for record in run.records if record.time_us is not None}
+        if measured - {requested}:  # the run was cut short
+            least, most = min(measured), max(measured)
+            rounds = f"{least if least == most else f'{least} to {most}'} of {rounds}"
+        parts.append(rounds)
     if run.protocol.get("flush_bytes_read"):
         parts.append(f"flush of {_flush(run)}")
     return f"{words}: {', '.join(parts)}"
 
 
-def _when(created: str) -> str:
+def _moment(run: Run) -> datetime | None:
     try:
-        return f"{datetime.fromisoformat(created).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return datetime.fromisoformat(run.created).astimezone(UTC)
     except (ValueError, OverflowError):
-        return created or "no date"
+        return None
+
+
+def _date(run: Run) -> str:
+    moment = _moment(run)
+    return f"{moment:%Y-%m-%d %H:%M} UTC" if moment else run.created or "no date"
 
 
 def _flush(run: Run) -> str:
@@ -370,36 +324,33 @@ def _flush(run: Run) -> str:
     return f"{flushed / 2**20:g} MiB" if isinstance(flushed, int) else str(flushed)
 
 
-def _rounds(run: Run) -> str:
-    """The rounds requested, and how many there are where a run was cut short."""
-    asked = run.protocol["rounds"]
-    there = {len(record.rounds_us) for record in run.records if record.time_us is not None}
-    if not there or there == {asked}:
-        return f"{counted(asked, 'round')}"
-    least, most = min(there), max(there)
-    return f"{least if least == most else f'{least} to {most}'} of {counted(asked, 'round')}"
+def order_notes(old: Run, new: Run) -> list[str]:
+    """A warning if the new run was made before the old one."""
+    before, after = _moment(old), _moment(new)
+    if before is None or after is None or before <= after:
+        return []
+    return [
+        f"WARNING: the new run ({_date(new)}) is older than the old one ({_date(old)}): the order "
+        "is compare OLD NEW"
+    ]
 
 
 def protocol_differences(old: Run, new: Run) -> list[str]:
     """The differences between the protocols of two runs, as notes."""
-    before, after = _ways(old), _ways(new)
-    told = [
+    before, after = (
+        {
+            "flush of": _flush(run) if run.protocol.get("flush_bytes_read") else None,
+            "timing": run.protocol.get("timing"),
+            "region": run.protocol.get("region"),
+            "graphs": {True: "replayed", False: "none"}.get(run.protocol.get("graph", "")),
+        }
+        for run in (old, new)
+    )
+    differences = [
         f"{what} {before[what]}, now {after[what]}"
-        for what in before if what in after and before[what] != after[what]
+        for what in before if before[what] and after[what] and before[what] != after[what]
     ]  # fmt: skip
-    return [f"measured otherwise: {'; '.join(told)}"] if told else []
-
-
-def _ways(run: Run) -> dict[str, str]:
-    """The protocol of a run as far as it is stored."""
-    protocol = run.protocol
-    ways = {
-        "flush of": _flush(run) if protocol.get("flush_bytes_read") else None,
-        "timing": protocol.get("timing"),
-        "region": protocol.get("region"),
-        "graphs": {True: "replayed", False: "none"}.get(protocol.get("graph", "")),
-    }
-    return {what: way for what, way in ways.items() if way}
+    return [f"measured differently: {'; '.join(differences)}"] if differences else []
 
 
 def same_run(old: Run, new: Run) -> bool:

@@ -19,12 +19,13 @@ from cudareduce.gate.baseline import (
     identity,
     load_baseline,
     load_timed,
+    order_notes,
     protocol_differences,
     same_run,
     side_text,
 )
 from cudareduce.gate.compare import VERDICTS, Row, Rules, compare
-from cudareduce.gate.decide import CheckPlan, Outcome, Policy, confirm_slower, measure_until_decided
+from cudareduce.gate.decide import CheckPlan, Outcome, confirm_slower, measure_until_decided
 from cudareduce.gate.measure import (
     DEFAULT_ROUNDS,
     INTERRUPTED,
@@ -32,18 +33,21 @@ from cudareduce.gate.measure import (
     Bencher,
     Cut,
     FreshProcess,
-    base_batches,
+    base_batch,
     base_choices,
     head_batch,
     repeated,
 )
-from cudareduce.gate.render import base_notes, host_notes, skew_notes
 from cudareduce.gate.report import (
     ComparisonReport,
     CompiledReport,
+    base_notes,
+    host_notes,
     publish_comparison,
+    row_code,
     rows_json,
     rules_between,
+    skew_notes,
 )
 from cudareduce.gate.request import (
     BaseRequest,
@@ -69,207 +73,12 @@ from cudareduce.results.store import check_writable, to_json, write_text
 from cudareduce.temporary import temporary_folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A stored run, its new measurement with the outcome, the rules and the notes."""
-
-    old: Run
-    now: Run
-    outcome: Outcome
-    rules: Rules
-    notes: Sequence[str]
-
-
-def stored_baseline(request: CheckRequest) -> Run:
-    """Load the baseline and check that the outputs can be written. Raises UsageError and
-    BaselineError."""
-    request.outputs.check(request.baseline, *request.judging.read)
-    stored = load_baseline(request.baseline)
-    if request.update_baseline:
-        check_writable(request.baseline)
-        if request.remeasuring.kernels:
-            raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
-        held = {r.kernel for r in stored.records if r.scope == "library" and r.ranks is None}
-        if not all(meant(name, request.remeasuring.peers) for name in held):
-            raise UsageError(
-                "--update-baseline would drop libraries that the baseline holds: give --peers all"
-            )
-    return stored
-
-
-def check_rounds(request: CheckRequest, rounds: int) -> None:
-    """Raise UsageError if there are too few rounds for a new baseline."""
-    if request.update_baseline and rounds < MIN_ROUNDS:
-        raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
-
-
-def thresholds_of(
-    judging: Judging, registry: Registry, records: Sequence[Record], named: Iterable[str] = ()
-) -> Thresholds:
-    """The thresholds, for known kernels, those in records and those `named`."""
-    held = (name for record in records for name in (record.kernel, record.engine) if name)
-    known = dict.fromkeys([*registry.names, *held, *named])
-    return load_thresholds(judging.thresholds, judging.threshold, known)
-
-
-def check_plan(rules: Rules, remeasuring: Remeasuring) -> CheckPlan:
-    """The plan of a check that starts now."""
-    deadline = Deadline(remeasuring.max_time)
-    return CheckPlan(
-        rules=rules, budget_s=remeasuring.budget_s, deadline=deadline, quiet=remeasuring.quiet
-    )
-
-
-def judged_again(judging: Judging) -> list[str]:
-    """The options for the same comparison."""
-    words = ["--cross-device"] * judging.cross_device + ["--no-same-code"] * judging.no_same_code
-    words += ["--thresholds", str(judging.thresholds)] if judging.thresholds else []
-    return words + (["--threshold", f"{100 * judging.threshold:g}%"] if judging.threshold else [])
-
-
-def measured_again(remeasuring: Remeasuring) -> list[str]:
-    """The options for the same kernels, libraries and transform."""
-    words = [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
-    words += ["--map", remeasuring.map] if remeasuring.map else []
-    return words + (["--peers", ",".join(remeasuring.peers)] if remeasuring.peers else [])
-
-
-def base_again(request: BaseRequest) -> list[str]:
-    """The options that compare two trees on the same problems."""
-    problems = request.problems
-    words = [*measured_again(request.remeasuring), "--base", request.base]
-    words += ["--n", ",".join(map(str, problems.n))]
-    words += ["--op", ",".join(problems.op)] if problems.op != ("sum",) else []
-    words += ["--dtype", ",".join(problems.dtype)] if problems.dtype != ("float32",) else []
-    words += ["--rows", str(problems.rows)] if problems.rows != 1 else []
-    words += ["--ranks", str(request.ranks)] if request.ranks else []
-    return words + judged_again(request.judging)
-
-
-def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
-    """Report, and write the new baseline if requested; returns the exit code."""
-    old, outcome, remeasuring = checked.old, checked.outcome, request.remeasuring
-    now = _with_wrong_records(checked.now, outcome.rows)
-    judgement = ComparisonReport(
-        title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(outcome.rows),
-        rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
-        notes=(*checked.notes, *skew_notes(outcome.rows),
-               *host_notes(old.records, outcome.measured.new)),
-        against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
-                 *judged_again(request.judging)),
-        measured=outcome.measured, cut=outcome.cut,
-    )  # fmt: skip
-    code = publish_comparison(
-        judgement, request.judging, request.outputs, registry,
-        texts={"json": lambda: to_json(now)}, quiet=remeasuring.quiet,
-    )  # fmt: skip
-    return _update_baseline(request, now, judgement, code) if request.update_baseline else code
-
-
-def _with_wrong_records(now: Run, rows: Iterable[Row]) -> Run:
-    """The first measurement as a run, with records that were WRONG in a later one."""
-    wrong = {identity(row.record): row.record for row in rows if row.verdict == "WRONG"}
-    return replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
-
-
-def _update_baseline(request: CheckRequest, now: Run, report: ComparisonReport, code: int) -> int:
-    """Write the new baseline unless a result is wrong or a kernel is missing."""
-    path = request.baseline
-    gone = [row.record for row in report.rows if row.verdict == "GONE"]
-    if report.cut or any(record.cause == "time" for record in now.records):
-        say(f"{path} is left as it was: not all of it was measured")
-        return code or 4
-    if code in (2, 3, 6):
-        say(f"{path} is left as it was: mend what is wrong first")
-        return code
-    if gone and not request.judging.allow_gone:
-        name = gone[0].engine or gone[0].kernel
-        say(f"{path} is left as it was: {name} is gone, and --allow-gone drops what is")
-        return code
-    write_text(path, to_json(now))
-    say(f"{path} now holds what was measured here", request.remeasuring.quiet)
-    return 0
-
-
-#: Verdicts on two runs of a kernel that both have a time.
-_COMPARED = ("SLOWER", "FASTER", "SAME", "UNCERTAIN")
-#: Confidence of the upper limit of a rate.
-_SURE = 0.95
-
-
-def compare_with_itself(
-    request: SelfRequest, choices: Sequence[Choice], process: FreshProcess, plan: CheckPlan
-) -> tuple[list[Row], Cut | None]:
-    """The rows of `check --self`: each run, in a process of its own, compared with the one before
-    as by `check --baseline`. Also why it ended early, if it did."""
-    batch = head_batch(choices, request.problems, request.remeasuring)
-    measure = BatchMeasurement([batch], process.measure, plan.deadline).measure
-    rows: list[Row] = []
-    try:
-        before = measure(None, 1)
-        for k in range(request.times):
-            if before.cut or plan.deadline.passed:
-                break
-            say(f"comparison {k + 1} of {request.times}", plan.quiet)
-            outcome = measure_until_decided(measure, before.new, plan)
-            outcome = confirm_slower(outcome, measure, plan)
-            if outcome.cut:
-                return rows, outcome.cut
-            rows, before = [*rows, *map(_either_way, outcome.rows)], outcome.measured
-    except KeyboardInterrupt:
-        return rows, INTERRUPTED
-    except (EnvironmentProblem, KernelFault) as error:
-        return rows, Cut(str(error), error.exit_code)
-    return rows, before.cut
-
-
-def _either_way(row: Row) -> Row:
-    """A row between two equivalent runs: WRONG in the first is WRONG, not NEW."""
-    if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
-        return replace(row, verdict="WRONG", reason=row.old.reason)
-    return row
-
-
-def self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
-    """How often each verdict was given, per kernel, with a summary."""
-    kernels: dict[str, Counter[str]] = {}
-    for row in rows:
-        kernels.setdefault(row.record.kernel, Counter())[row.verdict] += 1
-    words = [word for word in VERDICTS if any(counts[word] for counts in kernels.values())]
-    table = tuple(
-        (kernel, *(str(counts[word]) for word in words)) for kernel, counts in kernels.items()
-    )
-    title = f"the same kernels against themselves, {device}"
-    failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
-              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
-    notes = (
-        *dict.fromkeys(failed),
-        rates_line(rows, device, rules, rounds),
-        "each run has a process of its own, and no kernel counts as unchanged; rows of one "
-        "comparison share its two runs, so many comparisons say more than many rows",
-    )
-    return Section(title, ("kernel", *words), table, notes)
-
-
-def rates_line(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> str:
-    """One line for a README: how often identical code is called SLOWER or UNCERTAIN."""
-    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
-    false, count = counts["SLOWER"], sum(counts[word] for word in _COMPARED)
-    return (
-        f"`cudareduce check`: {false} of {counted(count, 'comparison')} of identical code SLOWER "
-        f"(below {100 * binomial_upper_limit(false, count, _SURE):.2g} %, 95 % sure), "
-        f"{counts['UNCERTAIN']} UNCERTAIN ({100 * counts['UNCERTAIN'] / max(count, 1):.2g} %); "
-        f"threshold {100 * rules.thresholds.default:g} %, {rounds} rounds, {device}, version "
-        f"{__version__}, {datetime.now(UTC):%Y-%m-%d}"
-    )
-
-
 def compare_files(request: CompareRequest) -> int:
     """Compare two stored runs; returns the exit code. Raises UsageError and BaselineError."""
     request.outputs.check(request.old, request.new, *request.judging.read)
     registry = load_registry()
-    judgement = judged_files(request, registry)
-    return publish_comparison(judgement, request.judging, request.outputs, registry)
+    report = judged_files(request, registry)
+    return publish_comparison(report, request.judging, request.outputs, registry)
 
 
 def judged_files(request: CompareRequest, registry: Registry) -> ComparisonReport:
@@ -277,31 +86,26 @@ def judged_files(request: CompareRequest, registry: Registry) -> ComparisonRepor
     old, new = load_baseline(request.old), load_timed(request.new)
     if same_run(old, new):
         raise UsageError(
-            f"{request.new} is the very run that {request.old} holds: measure again, then compare"
+            f"{request.new} holds the same measurement as {request.old}: measure again, then "
+            "compare"
         )
     thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
     rows = tuple(compare(old.records, new.records, rules))
     return ComparisonReport(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
-        head=(side_text("old", old), side_text("new", new)),
-        rows=rows,
-        rules=rules,
+        head=(side_text("old", old), side_text("new", new)), rows=rows, rules=rules,
         against=("--baseline", str(request.old), *judged_again(request.judging)),
-        notes=(
-            *notes,
-            *protocol_differences(old, new),
-            *skew_notes(rows),
-            *host_notes(old.records, new.records),
-        ),
-    )
+        notes=(*order_notes(old, new), *notes, *protocol_differences(old, new), *skew_notes(rows),
+               *host_notes(old.records, new.records)),
+    )  # fmt: skip
 
 
 def check(request: CheckRequest, of_ranks: Callable[[CheckRequest, Run], int]) -> int:
     """Measure the cases of a baseline again and compare; returns the exit code. Collectives are
     measured by `of_ranks`. Raises UsageError, BaselineError, and EnvironmentProblem without a GPU.
     """
-    stored = stored_baseline(request)
+    stored = _stored_baseline(request)
     if any(record.ranks is not None for record in stored.records):
         return of_ranks(request, stored)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
@@ -351,53 +155,112 @@ def time_trees(
     thresholds = thresholds_of(request.judging, registry, (), named)
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     plan = check_plan(rules, remeasuring)
-    batches = base_batches(trees.choices, trees.base, request)
+    batch = base_batch(trees.choices, trees.base, request)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info()
-        here = BatchMeasurement(batches, bencher.measure, plan.deadline)
+        here = BatchMeasurement([batch], bencher.measure, plan.deadline)
         outcome = measure_until_decided(here.measure, None, plan)
     if not outcome.rows and not outcome.cut:
         raise UsageError("nothing was compared: give --n elements that a kernel can reduce")
     process = FreshProcess(remeasuring, registry)
-    fresh = BatchMeasurement(batches, process.measure, plan.deadline)
+    fresh = BatchMeasurement([batch], process.measure, plan.deadline)
     outcome = confirm_slower(outcome, fresh.measure, plan)
-    now = Run(tool(request.argv), device, {"rounds": batches[0].settings.rounds}, ())
-    judgement = ComparisonReport(
+    now = Run(tool(request.argv), device, {"rounds": batch.settings.rounds}, ())
+    report = ComparisonReport(
         title=f"{' '.join(map(str, trees.heads))} against {request.base}, {device.name}",
         head=(side_text("new", now),), rows=tuple(outcome.rows), rules=rules,
-        notes=tuple(trees.problems),
-        against=tuple(base_again(request)),
+        notes=tuple(trees.problems), against=tuple(base_again(request)),
         measured=outcome.measured, cut=outcome.cut,
     )  # fmt: skip
     return publish_comparison(
-        judgement, request.judging, request.outputs, registry,
-        quiet=remeasuring.quiet, ahead=ahead,
-    )  # fmt: skip
+        report, request.judging, request.outputs, registry, quiet=remeasuring.quiet, ahead=ahead
+    )
 
 
 def check_self(request: SelfRequest) -> int:
-    """Compare this tree with itself, to show how reliable this runner's verdicts are. Returns 0, 3
+    """Compare this tree with itself, to show how reliable this machine's verdicts are. Returns 0, 3
     for a wrong result, 2 for a kernel that does not compile, or the code of an early end. Raises
     UsageError and EnvironmentProblem."""
     request.outputs.check(*request.judging.read)
     remeasuring, registry = request.remeasuring, load_registry(request.remeasuring.folders)
     choices = base_choices(remeasuring.kernels, heads_of(remeasuring), registry)
     named = {choice.kernel.id for choice in choices}
-    thresholds = thresholds_of(request.judging, registry, (), named)
-    rules = Rules(thresholds, same_code=False)
+    rules = Rules(thresholds_of(request.judging, registry, (), named), same_code=False)
     with _opened(remeasuring, registry) as bencher:
         device = bencher.info().name
-    plan, process = check_plan(rules, remeasuring), FreshProcess(remeasuring, registry)
-    rows, cut = compare_with_itself(request, choices, process, plan)
+    process = FreshProcess(remeasuring, registry)
+    rows, cut = _compare_with_itself(request, choices, process, check_plan(rules, remeasuring))
     if not rows and not cut:
         raise UsageError("nothing was compared: give --n elements, or more --max-time")
-    section = self_section(rows, device, rules, remeasuring.rounds or DEFAULT_ROUNDS)
+    section = _self_section(rows, device, rules, remeasuring.rounds or DEFAULT_ROUNDS)
     if cut:
         section = replace(section, notes=(*section.notes, f"cut short: {cut.why}"))
     publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
     if cut:
         return cut.exit_code
-    return worst_exit_code({Policy(allow_gone=True).code(row) for row in rows} & {2, 3})
+    codes = {row_code(row, Judging(allow_gone=True)) for row in rows}
+    return worst_exit_code(codes & {2, 3})
+
+
+def _compare_with_itself(
+    request: SelfRequest, choices: Sequence[Choice], process: FreshProcess, plan: CheckPlan
+) -> tuple[list[Row], Cut | None]:
+    """The rows of `check --self`: each run, in a fresh process, compared with the one before as by
+    `check --baseline`. Also why it ended early, if it did."""
+    batch = head_batch(choices, request.problems, request.remeasuring)
+    measure = BatchMeasurement([batch], process.measure, plan.deadline).measure
+    rows: list[Row] = []
+    try:
+        before = measure(None, 1)
+        for k in range(request.times):
+            if before.cut or plan.deadline.passed:
+                break
+            say(f"comparison {k + 1} of {request.times}", plan.quiet)
+            outcome = measure_until_decided(measure, before.new, plan)
+            outcome = confirm_slower(outcome, measure, plan)
+            if outcome.cut:
+                return rows, outcome.cut
+            for row in outcome.rows:
+                # The runs are equivalent, so a wrong result in the first one is WRONG, not NEW.
+                if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
+                    row = replace(row, verdict="WRONG", reason=row.old.reason)
+                rows.append(row)
+            before = outcome.measured
+    except KeyboardInterrupt:
+        return rows, INTERRUPTED
+    except (EnvironmentProblem, KernelFault) as error:
+        return rows, Cut(str(error), error.exit_code)
+    return rows, before.cut
+
+
+def _self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
+    """How often each verdict was given, per kernel, and the rate of false verdicts."""
+    kernels: dict[str, Counter[str]] = {}
+    for row in rows:
+        kernels.setdefault(row.record.kernel, Counter())[row.verdict] += 1
+    words = [word for word in VERDICTS if any(counts[word] for counts in kernels.values())]
+    table = tuple(
+        (kernel, *(str(counts[word]) for word in words)) for kernel, counts in kernels.items()
+    )
+    failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
+              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
+    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
+    false = counts["SLOWER"]
+    total = sum(counts[word] for word in ("SLOWER", "FASTER", "SAME", "UNCERTAIN"))
+    rates = (
+        f"`cudareduce check`: {false} of {counted(total, 'comparison')} of identical code SLOWER "
+        f"(below {100 * binomial_upper_limit(false, total, 0.95):.2g} % with 95 % confidence), "
+        f"{counts['UNCERTAIN']} UNCERTAIN ({100 * counts['UNCERTAIN'] / max(total, 1):.2g} %); "
+        f"threshold {100 * rules.thresholds.default:g} %, {rounds} rounds, {device}, version "
+        f"{__version__}, {datetime.now(UTC):%Y-%m-%d}"
+    )
+    independence = (
+        "Each run is a fresh process, and no kernel counts as unchanged. Rows of one comparison "
+        "share its two runs, so many comparisons say more than many rows."
+    )
+    title = f"the same kernels against themselves, {device}"
+    notes = (*dict.fromkeys(failed), rates, independence)
+    return Section(title, ("kernel", *words), table, notes)
 
 
 @contextmanager
@@ -405,3 +268,123 @@ def _opened(remeasuring: Remeasuring, registry: Registry) -> Iterator[Bencher]:
     spec, _ = choose_backend("cuda", remeasuring.device, not remeasuring.no_cache)
     with open_backend(spec) as backend:
         yield Bencher(backend, spec, registry, partial(phase, quiet=remeasuring.quiet))
+
+
+def thresholds_of(
+    judging: Judging, registry: Registry, records: Sequence[Record], named: Iterable[str] = ()
+) -> Thresholds:
+    """The thresholds, for known kernels, those in records and those `named`."""
+    held = (name for record in records for name in (record.kernel, record.engine) if name)
+    known = dict.fromkeys([*registry.names, *held, *named])
+    return load_thresholds(judging.thresholds, judging.threshold, known)
+
+
+def check_plan(rules: Rules, remeasuring: Remeasuring) -> CheckPlan:
+    """The plan of a check that starts now."""
+    deadline = Deadline(remeasuring.max_time)
+    return CheckPlan(
+        rules=rules, budget_s=remeasuring.budget_s, deadline=deadline, quiet=remeasuring.quiet
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A stored run, its new measurement with the outcome, the rules and the notes."""
+
+    old: Run
+    now: Run
+    outcome: Outcome
+    rules: Rules
+    notes: Sequence[str]
+
+
+def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
+    """Report, and write the new baseline if requested; returns the exit code."""
+    old, outcome, remeasuring = checked.old, checked.outcome, request.remeasuring
+    # A result that was wrong in a later measurement only is wrong in the new run, too.
+    wrong = {identity(row.record): row.record for row in outcome.rows if row.verdict == "WRONG"}
+    now = replace(
+        checked.now, records=tuple(wrong.get(identity(r), r) for r in checked.now.records)
+    )
+    report = ComparisonReport(
+        title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(outcome.rows),
+        rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
+        notes=(*checked.notes, *skew_notes(outcome.rows),
+               *host_notes(old.records, outcome.measured.new)),
+        against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
+                 *judged_again(request.judging)),
+        measured=outcome.measured, cut=outcome.cut,
+    )  # fmt: skip
+    code = publish_comparison(
+        report, request.judging, request.outputs, registry,
+        texts={"json": lambda: to_json(now)}, quiet=remeasuring.quiet,
+    )  # fmt: skip
+    return _update_baseline(request, now, report, code) if request.update_baseline else code
+
+
+def _stored_baseline(request: CheckRequest) -> Run:
+    """Load the baseline and check that the outputs can be written. Raises UsageError and
+    BaselineError."""
+    request.outputs.check(request.baseline, *request.judging.read)
+    stored = load_baseline(request.baseline)
+    if request.update_baseline:
+        check_writable(request.baseline)
+        if request.remeasuring.kernels:
+            raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
+        held = {r.kernel for r in stored.records if r.scope == "library" and r.ranks is None}
+        if not all(meant(name, request.remeasuring.peers) for name in held):
+            raise UsageError(
+                "--update-baseline would drop libraries that the baseline holds: give --peers all"
+            )
+    return stored
+
+
+def check_rounds(request: CheckRequest, rounds: int) -> None:
+    """Raise UsageError if there are too few rounds for a new baseline."""
+    if request.update_baseline and rounds < MIN_ROUNDS:
+        raise UsageError(f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing")
+
+
+def _update_baseline(request: CheckRequest, now: Run, report: ComparisonReport, code: int) -> int:
+    """Write the new baseline unless a result is wrong or a kernel is missing."""
+    path = request.baseline
+    gone = [row.record for row in report.rows if row.verdict == "GONE"]
+    if report.cut or any(record.cause == "time" for record in now.records):
+        say(f"{path} is unchanged: not all of it was measured")
+        return code or 4
+    if code in (2, 3, 6):
+        say(f"{path} is unchanged: fix the kernels that fail first")
+        return code
+    if gone and not request.judging.allow_gone:
+        name = gone[0].engine or gone[0].kernel
+        say(f"{path} is unchanged: {name} is gone; --allow-gone drops it from the baseline")
+        return code
+    write_text(path, to_json(now))
+    say(f"wrote the new baseline to {path}", request.remeasuring.quiet)
+    return 0
+
+
+def judged_again(judging: Judging) -> list[str]:
+    """The options for the same comparison."""
+    words = ["--cross-device"] * judging.cross_device + ["--no-same-code"] * judging.no_same_code
+    words += ["--thresholds", str(judging.thresholds)] if judging.thresholds else []
+    return words + (["--threshold", f"{100 * judging.threshold:g}%"] if judging.threshold else [])
+
+
+def measured_again(remeasuring: Remeasuring) -> list[str]:
+    """The options for the same kernels, libraries and transform."""
+    words = [word for folder in remeasuring.folders for word in ("--kernels", str(folder))]
+    words += ["--map", remeasuring.map] if remeasuring.map else []
+    return words + (["--peers", ",".join(remeasuring.peers)] if remeasuring.peers else [])
+
+
+def base_again(request: BaseRequest) -> list[str]:
+    """The options that compare two trees on the same problems."""
+    problems = request.problems
+    words = [*measured_again(request.remeasuring), "--base", request.base]
+    words += ["--n", ",".join(map(str, problems.n))]
+    words += ["--op", ",".join(problems.op)] if problems.op != ("sum",) else []
+    words += ["--dtype", ",".join(problems.dtype)] if problems.dtype != ("float32",) else []
+    words += ["--rows", str(problems.rows)] if problems.rows != 1 else []
+    words += ["--ranks", str(request.ranks)] if request.ranks else []
+    return words + judged_again(request.judging)

@@ -7,13 +7,13 @@ Ctrl-C, a failing GPU or the end of the time leave the rows found so far, with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cudareduce.budget import Deadline
-from cudareduce.errors import EnvironmentProblem, KernelFault, worst_exit_code
+from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.baseline import identity, problem
-from cudareduce.gate.compare import FEWEST, ControlGroup, Row, Rules, compare, without_blame
+from cudareduce.gate.compare import FEWEST, Row, Rules, compare, without_blame
 from cudareduce.gate.measure import INTERRUPTED, Cut, Remeasured
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
@@ -21,134 +21,8 @@ from cudareduce.results.record import Record
 
 #: How often rows in doubt are measured again, each time with twice the rounds of the time before.
 MOST_DOUBLINGS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Which verdicts fail a check besides SLOWER and WRONG."""
-
-    strict: bool = False
-    allow_gone: bool = False
-
-    def code(self, row: Row) -> int:
-        """The exit code of one row."""
-        if row.record.unbuilt:
-            return 2
-        match row.verdict:
-            case "WRONG":
-                return 3
-            case "SLOWER":
-                return 1
-            case "GONE":
-                return 0 if self.allow_gone else 1
-            case "UNCERTAIN":
-                return 4 if self.strict else 0
-            case _:
-                return 0
-
-    def exit_code(self, rows: Iterable[Row], machine: ControlGroup | None = None) -> int:
-        """The exit code of all rows; `machine` is a control group that shows a changed machine."""
-        return worst_exit_code({self.code(row) for row in rows} | ({4} if machine else set()) - {0})
-
-
-def uncertain_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows that more rounds may decide, with members of their control group; none if there are
-    no such rows."""
-    doubtful = [row for row in rows if row.in_doubt]
-    return [*doubtful, *_control_rows(rows, doubtful)]
-
-
-def with_longer(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
-    """The rows with those in doubt replaced by the rows of a longer measurement. A row without a
-    time on both sides replaces nothing unless it is WRONG."""
-    second = {identity(row.record): row for row in longer if row.change}
-    return _with_wrong(
-        [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], longer
-    )
-
-
-def slower_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows to confirm, with members of their control group; none if no row is SLOWER."""
-    suspects = [row for row in rows if row.verdict == "SLOWER"]
-    return [*suspects, *_control_rows(rows, suspects)]
-
-
-def with_confirmation(rows: Sequence[Row], second: Sequence[Row], rules: Rules) -> list[Row]:
-    """The rows after a second measurement: SLOWER only where that says so too, and nowhere if the
-    machine has changed in between."""
-    by_identity = {identity(row.record): row for row in second}
-    confirmed = [
-        _confirmed(row, by_identity.get(identity(row.record))) if row.verdict == "SLOWER" else row
-        for row in rows
-    ]
-    return without_blame(_with_wrong(confirmed, second), rules)
-
-
-def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
-    """The rows with every row that is WRONG in `found`, also in its control group."""
-    wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
-    return [wrong.get(identity(row.record), row) for row in rows]
-
-
-def unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
-    """The rows with SLOWER replaced by UNCERTAIN, since it could not be confirmed."""
-    return [
-        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_at_first(row), why))))
-        if row.verdict == "SLOWER" else row
-        for row in rows
-    ]  # fmt: skip
-
-
-def not_measured(rows: Sequence[Row], why: str) -> list[Row]:
-    """Kernels missing from an interrupted run are UNCERTAIN, not GONE."""
-    return [
-        replace(row, verdict="UNCERTAIN", reason=f"not measured: {why}")
-        if row.verdict == "GONE" and row.new is None else row
-        for row in rows
-    ]  # fmt: skip
-
-
-def _at_first(row: Row) -> str:
-    return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
-
-
-def _control_rows(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
-    """For each problem of the suspects the fastest few rows of the control group, which show what
-    the machine does meanwhile."""
-    found: list[Row] = []
-    for key in dict.fromkeys(_problem(row) for row in suspects):
-        alike = [row for row in rows if row.same_code and row.verdict == "SAME"
-                 and row.change and _problem(row) == key]  # fmt: skip
-        found += sorted(alike, key=lambda row: row.record.time_us or 0.0)[: 2 * FEWEST - 1]
-    return found
-
-
-def _problem(row: Row) -> tuple[object, ...]:
-    """The problem of a row without the kernel, or the engine of a collective."""
-    if row.record.ranks is not None:
-        return problem(replace(row.record, engine=None))
-    return problem(row.record)[1:]
-
-
-def _confirmed(first: Row, second: Row | None) -> Row:
-    assert first.change is not None
-    if second is None or second.change is None:
-        if second is not None and second.verdict == "WRONG":
-            return second
-        why = second.reason if second else "it is not there"
-        return replace(first, verdict="UNCERTAIN", reason=f"not measured again: {why}")
-    if second.verdict == "SLOWER":
-        return replace(second, confirmed=True)
-    told = f"{_at_first(first)}, not confirmed by a second measurement"
-    if second.verdict == "FASTER":
-        return replace(second, verdict="UNCERTAIN", reason=told, confirmed=False)
-    reason = f"{told}; {second.reason}" if second.reason else told
-    return replace(second, reason=reason, confirmed=False)
-
-
 #: Measures everything (None) or the cases of these records, with so many times the rounds.
 Measure = Callable[[Sequence[Record] | None, int], Remeasured]
-_NO_TIME = "no time was left to measure it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +47,19 @@ class Outcome:
 def measure_until_decided(
     measure: Measure, stored: Sequence[Record] | None, plan: CheckPlan
 ) -> Outcome:
-    """Measure everything once and compare with `stored`, or with the kernels of the base measured
-    alongside; then measure what is in doubt with 2, 4 and 8 times the rounds."""
+    """Measure everything once and compare with `stored`, or with the kernels of the baseline tree
+    measured alongside; then measure what is in doubt with 2, 4 and 8 times the rounds."""
     rules, measured = plan.rules, measure(None, 1)
     rows = compare(measured.old if stored is None else stored, measured.new, rules)
     if measured.cut:
-        return Outcome(not_measured(rows, measured.cut.why), measured, measured.cut)
+        # Kernels missing from an interrupted run are UNCERTAIN, not GONE.
+        missing = f"not measured: {measured.cut.why}"
+        rows = [
+            replace(row, verdict="UNCERTAIN", reason=missing)
+            if row.verdict == "GONE" and row.new is None else row
+            for row in rows
+        ]  # fmt: skip
+        return Outcome(rows, measured, measured.cut)
     cut, budget = None, Deadline(min(plan.budget_s, plan.deadline.left_s))
     for doubling in range(1, MOST_DOUBLINGS + 1):
         suspects = uncertain_rows(rows)
@@ -195,53 +76,130 @@ def measure_until_decided(
 
 
 def confirm_slower(outcome: Outcome, measure_fresh: Measure, plan: CheckPlan) -> Outcome:
-    """Measure slower rows with twice the rounds in a fresh process, next to the kernels of the base
-    where it has them. A row that this does not confirm is not SLOWER."""
-    if outcome.cut:
-        return replace(outcome, rows=_cut_short(outcome.rows, outcome.cut))
-    if plan.deadline.passed:
-        return replace(outcome, rows=unconfirmed(outcome.rows, _NO_TIME))
-    suspects = slower_rows(outcome.rows)
+    """Measure slower rows with twice the rounds in a fresh process, next to the baseline's kernels
+    where those are at hand. A row that this does not confirm is not SLOWER."""
+    cut, suspects = outcome.cut, slower_rows(outcome.rows)
     if not suspects:
         return outcome
-    _say_again(suspects, 2, plan.quiet, ", in a fresh process")
-    try:
-        second = measure_fresh([row.record for row in suspects], 2)
-    except KeyboardInterrupt:
-        return replace(outcome, rows=_cut_short(outcome.rows, INTERRUPTED), cut=INTERRUPTED)
-    except (EnvironmentProblem, KernelFault) as error:
-        cut = Cut(str(error), error.exit_code)
-        return replace(outcome, rows=_cut_short(outcome.rows, cut), cut=cut)
-    if second.cut:
-        return replace(outcome, rows=_cut_short(outcome.rows, second.cut), cut=second.cut)
-    found = _compared(suspects, second, plan.rules)
-    return replace(outcome, rows=with_confirmation(outcome.rows, found, plan.rules))
+    if cut is None and plan.deadline.passed:
+        return replace(outcome, rows=_unconfirmed(outcome.rows, "no time was left to confirm it"))
+    if cut is None:
+        _say_again(suspects, 2, plan.quiet, ", in a fresh process")
+        try:
+            second = measure_fresh([row.record for row in suspects], 2)
+            cut = second.cut
+        except KeyboardInterrupt:
+            cut = INTERRUPTED
+        except (EnvironmentProblem, KernelFault) as error:
+            cut = Cut(str(error), error.exit_code)
+    if cut:
+        rows = _unconfirmed(outcome.rows, f"not measured again: {cut.why}")
+        return replace(outcome, rows=rows, cut=cut)
+    rules, rows = plan.rules, compare_again(suspects, second, plan.rules)
+    return replace(outcome, rows=with_confirmation(outcome.rows, rows, rules))
 
 
-def _cut_short(rows: Sequence[Row], cut: Cut) -> list[Row]:
-    return unconfirmed(rows, f"not measured again: {cut.why}")
-
-
-def _compared(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
-    """The rows of a second measurement, against the kernels of the base where those ran in the same
+def compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
+    """The rows of a confirmation run: against the baseline's kernels where those ran in the same
     rounds, else against the stored records."""
     if rules.paired:
         return compare(second.old, second.new, rules)
-    there = {problem(record) for record in second.old}
-    beside = [record for record in second.new if problem(record) in there]
-    alone = [record for record in second.new if problem(record) not in there]
+    paired = {problem(record) for record in second.old}
+    together = [record for record in second.new if problem(record) in paired]
+    alone = [record for record in second.new if problem(record) not in paired]
     names = set(map(problem, alone))
     stored = [row.old for row in suspects if row.old and problem(row.record) in names]
     in_rounds = replace(rules, paired=True, shares=False)
-    return [*compare(second.old, beside, in_rounds), *compare(stored, alone, rules)]
+    return [*compare(second.old, together, in_rounds), *compare(stored, alone, rules)]
+
+
+def uncertain_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows that more rounds may decide, with members of their control group."""
+    doubtful = [row for row in rows if row.in_doubt]
+    return [*doubtful, *_control_rows(rows, doubtful)]
+
+
+def slower_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows to confirm, with members of their control group; none if no row is SLOWER."""
+    suspects = [row for row in rows if row.verdict == "SLOWER"]
+    return [*suspects, *_control_rows(rows, suspects)]
+
+
+def _control_rows(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
+    """For each problem of the suspects the fastest few rows of the control group, which show what
+    the machine does meanwhile."""
+    found: list[Row] = []
+    for key in dict.fromkeys(_problem(row) for row in suspects):
+        alike = [row for row in rows if row.same_code and row.verdict == "SAME"
+                 and row.change and _problem(row) == key]  # fmt: skip
+        found += sorted(alike, key=lambda row: row.record.time_us or 0.0)[: 2 * FEWEST - 1]
+    return found
+
+
+def _problem(row: Row) -> tuple[object, ...]:
+    """The problem of a row without the kernel, or the engine of a collective."""
+    if row.record.ranks is not None:
+        return problem(replace(row.record, engine=None))
+    return problem(row.record)[1:]
+
+
+def with_longer(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
+    """The rows with those in doubt replaced by the rows of a longer measurement. A row without a
+    time on both sides replaces nothing unless it is WRONG."""
+    second = {identity(row.record): row for row in longer if row.change}
+    return _with_wrong(
+        [second.get(identity(row.record), row) if row.in_doubt else row for row in rows], longer
+    )
+
+
+def with_confirmation(rows: Sequence[Row], second: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows after a second measurement: SLOWER only where that says so too, and nowhere if the
+    machine has changed in between."""
+    by_identity = {identity(row.record): row for row in second}
+    confirmed = [
+        _confirmed(row, by_identity.get(identity(row.record))) if row.verdict == "SLOWER" else row
+        for row in rows
+    ]
+    return without_blame(_with_wrong(confirmed, second), rules)
+
+
+def _confirmed(first: Row, second: Row | None) -> Row:
+    if second is None or second.change is None:
+        if second is not None and second.verdict == "WRONG":
+            return second
+        why = second.reason if second else "it is missing"
+        return replace(first, verdict="UNCERTAIN", reason=f"not measured again: {why}")
+    if second.verdict == "SLOWER":
+        return replace(second, confirmed=True)
+    reason = f"{_at_first(first)}, not confirmed by a second measurement"
+    if second.verdict == "FASTER":
+        return replace(second, verdict="UNCERTAIN", reason=reason, confirmed=False)
+    return replace(second, reason="; ".join(filter(None, (reason, second.reason))), confirmed=False)
+
+
+def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
+    """The rows with every row that is WRONG in `found`, also in its control group."""
+    wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
+    return [wrong.get(identity(row.record), row) for row in rows]
+
+
+def _unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_at_first(row), why))))
+        if row.verdict == "SLOWER" else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def _at_first(row: Row) -> str:
+    return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
 
 
 def _say_again(rows: Sequence[Row], times: int, quiet: bool, where: str = "") -> None:
-    """Print what is measured again."""
     slower, doubtful = (
         sum(row.verdict == word for row in rows) for word in ("SLOWER", "UNCERTAIN")
     )  # fmt: skip
     words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
-    others = len(rows) - slower - doubtful
-    beside = f", beside {others} of the control group" if others else ""
-    say(f"{words}: measuring again, with {times} times the rounds{beside}{where}", quiet)
+    controls = len(rows) - slower - doubtful
+    group = f", with {controls} of the control group" if controls else ""
+    say(f"{words}: measuring again with {times} times the rounds{group}{where}", quiet)

@@ -1,7 +1,7 @@
 """Batches of kernels: what to measure, and measuring it here or in a fresh process.
 
 Memory addresses, the CUDA context and the order in which libraries were loaded stay the same within
-a process. A second measurement in the same process would confirm their influence, too.
+a process, so a second measurement in the same process would confirm their influence, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench.cases import chosen_anew
 from cudareduce.bench.command import floors_of, remarks_of
 from cudareduce.bench.records import Beside, Recorder
-from cudareduce.bench.runner import Part, measured
+from cudareduce.bench.runner import measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.source import Streaming, streaming
@@ -38,14 +38,15 @@ from cudareduce.progress import phase
 from cudareduce.results.record import Record, Run
 from cudareduce.workers import Exited, Parent, Raised, Returned, Worker
 
-#: The published name given to a kernel of the base, to tell it from its successor of the same id.
+DEFAULT_ROUNDS = 9
+#: The published name given to a kernel of the baseline tree, which has the candidate's id.
 BASE = "<base>"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Cases measured in the same rounds, and then together with the libraries `peers`, with `odd`
-    from unaligned starts too. `streaming`: the array comes from the host or a file."""
+    """Kernels to measure in the same rounds, and then together with the libraries `peers`; with
+    `odd` also from unaligned addresses. `streaming`: the array comes from the host or a file."""
 
     settings: Settings
     choices: tuple[Choice, ...]
@@ -68,26 +69,22 @@ INTERRUPTED = Cut("interrupted", 130)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remeasured:
-    """The records of a measurement of batches: `old` of the kernels of the base, `new` of the
-    others. `cut` if it ended early."""
+    """The records of a measurement: `old` of kernels of the baseline tree, `new` of the others.
+    `cut` if it ended early."""
 
-    old: tuple[Record, ...]
-    new: tuple[Record, ...]
-    floors_us: Mapping[str, float]
-    remarks: tuple[str, ...]
-    stories: tuple[Mapping[str, Any], ...]
+    old: tuple[Record, ...] = ()
+    new: tuple[Record, ...] = ()
+    floors_us: Mapping[str, float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    stories: tuple[Mapping[str, Any], ...] = ()
     cut: Cut | None = None
 
     def as_run(self, now: Run, rounds: int) -> Run:
         """The new records as a run that can become a baseline."""
         protocol = {
-            **now.protocol,
-            "rounds": rounds,
-            "floors_us": dict(self.floors_us),
-            "measured": list(self.stories),
-            "remarks": list(self.remarks),
-            "max_time_s": None,
-        }
+            **now.protocol, "rounds": rounds, "floors_us": dict(self.floors_us),
+            "measured": list(self.stories), "remarks": list(self.remarks), "max_time_s": None,
+        }  # fmt: skip
         return replace(now, protocol=protocol, records=self.new)
 
 
@@ -101,88 +98,63 @@ class Bencher:
         self._registry, self._phase = registry, phase
 
     def info(self) -> DeviceInfo:
-        """The device as in a result file."""
         return self._backend.info()
 
     def measure(self, batches: Iterable[Batch]) -> Remeasured:
         """Verify and time every batch. Ctrl-C and a failing GPU end it with the records so far."""
-        done: list[_Done] = []
+        done: list[Remeasured] = []
         cut = None
         for batch in batches:
             try:
                 done.append(self._measured(batch))
-                cut = INTERRUPTED if done[-1].interrupted else None
+                cut = done[-1].cut
             except KeyboardInterrupt:
                 cut = INTERRUPTED
             except (EnvironmentProblem, KernelFault) as error:
                 cut = Cut(str(error), error.exit_code)
             if cut:
                 break
-        records = [record for one in done for record in one.records]
-        parts = [part for one in done for part in one.parts]
-        beside = [one.beside for one in done]
-        groups = [group for part in parts for group in part.groups]
-        whole = [part for part in parts if not part.interrupted]  # which the cut says of others
-        remarks = [*remarks_of(whole), *(remark for one in beside for remark in one.remarks)]
-        stories = [story for group in groups for story in group.stories]
+        records = [record for each in done for record in each.new]
         return Remeasured(
             old=tuple(replace(r, name=None) for r in records if r.name == BASE),
             new=tuple(r for r in records if r.name != BASE),
-            floors_us={name: us for one in done for name, us in one.floors_us.items()},
-            remarks=tuple(dict.fromkeys(remarks)),
-            stories=(*stories, *(story for one in beside for story in one.stories)),
+            floors_us={name: us for each in done for name, us in each.floors_us.items()},
+            remarks=tuple(dict.fromkeys(remark for each in done for remark in each.remarks)),
+            stories=tuple(story for each in done for story in each.stories),
             cut=cut,
         )
 
-    def _measured(self, batch: Batch) -> _Done:
+    def _measured(self, batch: Batch) -> Remeasured:
+        """One batch; its records are all `new`."""
         settings = batch.settings
         session = Session(self._backend, self._spec, settings, self._phase)
         peak = settings.peak_gb_s or self._backend.info().peak_gb_s
         recorder = Recorder(self._backend.name, peak, settings, self._registry)
         try:
             if batch.streaming:
-                return _streamed(session, batch.choices, batch.streaming)
+                done = streamed(session, batch.choices, batch.streaming)
+                return Remeasured(
+                    new=tuple(done.records), remarks=tuple(done.remarks),
+                    stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,
+                )  # fmt: skip
             parts = measured(session, batch.choices)
-            interrupted, beside = any(part.interrupted for part in parts), Beside()
-            if not interrupted:
-                beside = _beside(session, parts, recorder, batch)
+            interrupted, with_libraries = any(part.interrupted for part in parts), Beside()
+            if batch.peers and not interrupted:
+                from cudareduce.bench.beside import timed_beside
+
+                odd = chosen_anew(session, batch.choices) if batch.odd else None
+                with_libraries = timed_beside(session, parts, recorder, batch.peers, odd=odd)
         finally:
             session.close()
-        records = (*recorder.all_records(parts), *beside.records)
-        return _Done(
-            parts, beside, records, floors_of(parts, settings), interrupted or beside.interrupted
+        stories = [story for part in parts for group in part.groups for story in group.stories]
+        whole = [part for part in parts if not part.interrupted]  # `cut` reports the others
+        return Remeasured(
+            new=(*recorder.all_records(parts), *with_libraries.records),
+            floors_us=floors_of(parts, settings),
+            remarks=(*remarks_of(whole), *with_libraries.remarks),
+            stories=(*stories, *with_libraries.stories),
+            cut=INTERRUPTED if interrupted or with_libraries.interrupted else None,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The records of one batch."""
-
-    parts: Sequence[Part]
-    beside: Beside
-    records: tuple[Record, ...]
-    floors_us: Mapping[str, float]
-    interrupted: bool
-
-
-def _streamed(session: Session, choices: Sequence[Choice], streaming: Streaming) -> _Done:
-    """Measure kernels on an array in host memory or a file."""
-    done = streamed(session, choices, streaming)
-    beside = Beside(
-        records=done.records, remarks=done.remarks, stories=done.stories,
-        interrupted=done.interrupted,
-    )  # fmt: skip
-    return _Done((), beside, done.records, {}, done.interrupted)
-
-
-def _beside(session: Session, parts: Sequence[Part], recorder: Recorder, batch: Batch) -> Beside:
-    """Measure libraries together with the kernels of a batch."""
-    if not batch.peers:
-        return Beside()
-    from cudareduce.bench import beside
-
-    odd = chosen_anew(session, batch.choices) if batch.odd else None
-    return beside.timed_beside(session, parts, recorder, batch.peers, odd=odd)
 
 
 def measure_in_fresh_process(
@@ -190,10 +162,9 @@ def measure_in_fresh_process(
 ) -> Remeasured:
     """Measure batches in a fresh process, which opens the GPU itself. Raises the error of opening
     it, KeyboardInterrupt, and EnvironmentProblem if the process ends without a result."""
-    measure = partial(_measured, spec, registry, quiet)
     worker = Worker(Parent.itself, fresh=True, shown=True)
     try:
-        event = worker.call(measure, batches)
+        event = worker.call(partial(_measure_here, spec, registry, quiet), batches)
     finally:
         worker.end()
     match event:
@@ -205,20 +176,16 @@ def measure_in_fresh_process(
         case _:
             assert isinstance(event, Exited)
             raise EnvironmentProblem(
-                f"the process that measured again ended with code {event.code}: look at "
+                f"the process of the confirmation run ended with code {event.code}: look at "
                 "`cudareduce info`, then run check again"
             )
 
 
-def _measured(
+def _measure_here(
     spec: BackendSpec, registry: Registry, quiet: bool, parent: Parent, batches: Sequence[Batch]
 ) -> Remeasured:
     with open_backend(spec) as backend:
         return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)
-
-
-#: Default number of rounds.
-DEFAULT_ROUNDS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,54 +201,48 @@ def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repea
     """What to measure of a stored run: everything, or the named kernels, new ones on all of its
     problems. Raises UsageError for times that are not cold, or an unknown operator or type."""
     # Records timed together with libraries are compared with each other.
-    plain = tuple(r for r in stored.records if r.context is None and r.scope != "library")
-    beside = tuple(r for r in stored.records if _is_beside(r, remeasuring.peers))
-    stored = replace(stored, records=plain)
+    alone = tuple(r for r in stored.records if r.context is None and r.scope != "library")
+    with_libraries = [
+        r for r in stored.records
+        if (meant(r.kernel, remeasuring.peers) if r.scope == "library"
+            else remeasuring.peers and r.context is not None)
+    ]  # fmt: skip
+    stored = replace(stored, records=alone)
     choices = _baseline_choices(stored, remeasuring.kernels, registry)
 
-    def asked(record: Record) -> bool:
+    def selected(record: Record) -> bool:
         return record.way == "copy" or asked_for(record.kernel, remeasuring.kernels, choices)
 
-    old = tuple(filter(asked, plain))
+    old = tuple(filter(selected, alone))
     rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
-    problems = replace(stored, records=old or plain)
-    batches = _baseline_batches(problems, choices, rounds, remeasuring)
+    batches = _baseline_batches(replace(stored, records=old or alone), choices, rounds, remeasuring)
     if remeasuring.peers:
-        odd = any(record.aligned_n is not None for record in beside)
+        odd = any(record.aligned_n is not None for record in with_libraries)
         batches = [replace(batch, peers=remeasuring.peers, odd=odd) for batch in batches]
-    old += tuple(r for r in beside if r.scope == "library" or asked(r))
+    old += tuple(r for r in with_libraries if r.scope == "library" or selected(r))
     return Repeated(old=old, batches=tuple(batches if choices else ()), rounds=rounds)
-
-
-def _is_beside(record: Record, peers: Sequence[str]) -> bool:
-    """Whether a record is of one of these libraries, or of a kernel timed alongside libraries."""
-    if record.scope == "library":
-        return meant(record.kernel, peers)
-    return bool(peers) and record.context is not None
 
 
 def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
     """The kernels to measure: the named ones, else those named for the run of the baseline, so that
     kernels added since are NEW. A name that no longer exists is left out, and its rows are GONE."""
     if names:
-        gone = [n for n in names if not _still_there(n, registry) and _in_baseline(run, n)]
-        left = [n for n in names if n not in gone]
-        return registry.choose(left, auto=True) if left else []
+        held = {record.kernel for record in run.records}
+        names = [
+            name for name in names
+            if _still_there(name, registry) or not any(fnmatchcase(k, name) for k in held)
+        ]  # fmt: skip
+        return registry.choose(names, auto=True) if names else []
     names_then = run.protocol.get("kernels")
-    if not isinstance(names_then, list | tuple):  # a file from before this was written down
+    if not isinstance(names_then, list | tuple):  # a file from before names were stored
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
         return [
             Choice(registry.kernels[kernel], None, None, block, items)
             for kernel, block, items in shapes
             if kernel in registry.kernels
         ]
-    left = [name for name in names_then if _still_there(name, registry)]
-    return registry.choose(left, auto=True) if left else []
-
-
-def _in_baseline(run: Run, name: str) -> bool:
-    """Whether a name matches a kernel of the baseline."""
-    return any(fnmatchcase(record.kernel, name) for record in run.records)
+    names = [name for name in names_then if _still_there(name, registry)]
+    return registry.choose(names, auto=True) if names else []
 
 
 def _still_there(name: str, registry: Registry) -> bool:
@@ -308,11 +269,11 @@ def _baseline_batches(
     for record in run.records:
         if record.timing != "cold":
             raise UsageError(
-                f"the baseline holds {record.timing} times; check measures cold ones: bench without"
-                " --timing"
+                f"the baseline holds {record.timing} times, and check measures cold ones: bench "
+                "without --timing"
             )
-    asked, own = remeasuring.mapped, [choice.kernel.map for choice in choices]
-    maps = {mapped.expression: mapped for mapped in (asked, *own) if mapped}
+    own = [choice.kernel.map for choice in choices]
+    maps = {each.expression: each for each in (remeasuring.mapped, *own) if each}
     protocol = run.protocol
     groups: dict[tuple[int, str, str, str | None], list[Record]] = {}
     for record in run.records:
@@ -334,8 +295,8 @@ def _baseline_batches(
             rounds=rounds,
             time_limit_s=remeasuring.time_limit,
         )
-        streaming = _streaming(source, records, protocol)
-        batches.append(Batch(settings, tuple(choices), streaming=streaming))
+        source_of = _streaming(source, records, protocol)
+        batches.append(Batch(settings, tuple(choices), streaming=source_of))
     return batches
 
 
@@ -389,35 +350,26 @@ def base_choices(names: Sequence[str], heads: Sequence[Path], registry: Registry
     return [c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in whole)]
 
 
-def base_batches(
+def base_batch(
     choices: Sequence[Choice], base: Mapping[str, Kernel], request: BaseRequest
-) -> list[Batch]:
-    """One batch with each kernel next to its counterpart in the base."""
+) -> Batch:
+    """The kernels of both trees, each next to its counterpart, and those that only one has."""
+    known = {choice.kernel.id for choice in choices}
+    only_base = [
+        Choice(kernel, name=BASE) for kernel in base.values()
+        if kernel.id not in known and asked_for(kernel.id, request.remeasuring.kernels, ())
+    ]  # fmt: skip
     heads = [replace(choice, suite=None, name=None) for choice in choices]
-    known = {choice.kernel.id for choice in heads}
-    entries: list[Choice] = []
-    for head in heads:
-        entries.append(head)
-        if head.kernel.id in base:
-            entries.append(replace(head, kernel=base[head.kernel.id], name=BASE))
-    entries += [
-        Choice(k, name=BASE)
-        for k in base.values()
-        if k.id not in known and asked_for(k.id, request.remeasuring.kernels, ())
-    ]
-    batch = head_batch(entries, request.problems, request.remeasuring)
-    # a kernel of the base may have an ancestor that the head's registry does not know
-    return [replace(batch, settings=replace(
-        batch.settings, baseline_kernel=entries[0].kernel.id
-    ))]  # fmt: skip
+    batch = head_batch([*heads, *only_base], request.problems, request.remeasuring)
+    return _with_base(batch, base)
 
 
 def head_batch(choices: Sequence[Choice], problems: Problems, remeasuring: Remeasuring) -> Batch:
-    """One batch of these kernels on the problems of the command line."""
+    """These kernels on the problems of the command line."""
     settings = Settings(
         reductions=tuple(
-            reduction_of(op, t, None, remeasuring.mapped)
-            for op, t in product(problems.op, problems.dtype)
+            reduction_of(op, dtype, None, remeasuring.mapped)
+            for op, dtype in product(problems.op, problems.dtype)
         ),
         sizes=problems.n,
         rows=problems.rows,
@@ -428,38 +380,50 @@ def head_batch(choices: Sequence[Choice], problems: Problems, remeasuring: Remea
     return Batch(settings, tuple(choices))
 
 
-def only_suspects(
-    batches: Iterable[Batch], suspects: Sequence[Record], times: int = 2
-) -> list[Batch]:
-    """The batches of these records only, with so many times the rounds."""
+def _with_base(batch: Batch, base: Mapping[str, Kernel]) -> Batch:
+    """The batch with each kernel next to its counterpart in the baseline tree."""
+    pairs = (
+        (head, replace(head, kernel=base[head.kernel.id], suite=None, name=BASE))
+        if head.kernel.id in base and head.name != BASE else (head,)
+        for head in batch.choices
+    )  # fmt: skip
+    if not any(choice.kernel.id in base for choice in batch.choices):
+        return batch
+    # A kernel of the baseline may have an ancestor that this tree's registry does not know.
+    settings = replace(batch.settings, baseline_kernel=batch.choices[0].kernel.id)
+    return replace(batch, settings=settings, choices=tuple(chain.from_iterable(pairs)))
+
+
+def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record], times: int) -> list[Batch]:
+    """The batches restricted to these records, with so many times the rounds."""
     again = []
     for batch in batches:
         settings = batch.settings
         for reduction, n in product(settings.reductions, settings.sizes):
+            mapped = reduction.map.expression if reduction.map else None
+            names = reduction.op.name, mapped, reduction.dtype.name, reduction.acc.name
             mine = [
                 r for r in suspects
                 if (r.region, r.pattern) == (settings.region, settings.pattern)
-                and (r.op, r.map, r.dtype, r.acc) == (
-                    reduction.op.name, reduction.map.expression if reduction.map else None,
-                    reduction.dtype.name, reduction.acc.name,
-                )
+                and (r.op, r.map, r.dtype, r.acc) == names
             ]  # fmt: skip
             wanted = {(r.kernel, r.n, r.rows) for r in mine if not r.context}
-            copies = any(r.way == "copy" and r.n == n for r in mine)  # beside whatever follows them
+            # Copies are measured alongside the kernels that follow them.
+            copies = any(r.way == "copy" and r.n == n for r in mine)
             kept = tuple(
                 choice
                 for choice in batch.choices
                 if copies or (choice.kernel.id, *choice.kernel.shape(n, settings.rows)) in wanted
             )
-            beside = [r for r in mine if r.context and (r.aligned_n or r.n) == n]
-            if kept or beside:
+            with_libraries = [r for r in mine if r.context and (r.aligned_n or r.n) == n]
+            if kept or with_libraries:
                 longer = replace(
                     settings, reductions=(reduction,), sizes=(n,), rounds=times * settings.rounds
                 )
                 again.append(replace(
-                    batch, settings=longer, choices=batch.choices if beside else kept,
-                    peers=batch.peers if beside else (),
-                    odd=any(r.aligned_n is not None for r in beside),
+                    batch, settings=longer, choices=batch.choices if with_libraries else kept,
+                    peers=batch.peers if with_libraries else (),
+                    odd=any(r.aligned_n is not None for r in with_libraries),
                 ))  # fmt: skip
     return again
 
@@ -476,7 +440,6 @@ class FreshProcess:
     registry: Registry
 
     def measure(self, batches: Sequence[Batch]) -> Remeasured:
-        """Raises what `measure_in_fresh_process` does."""
         spec, _ = choose_backend("cuda", self.remeasuring.device, not self.remeasuring.no_cache)
         return measure_in_fresh_process(spec, self.registry, batches, self.remeasuring.quiet)
 
@@ -496,24 +459,9 @@ class BatchMeasurement:
         batches = self.batches
         if suspects is not None:
             batches = only_suspects(batches, suspects, times)
-        return self.measure_batches(
-            [_with_base(_with_deadline(batch, self.deadline), self.base) for batch in batches]
-        )
-
-
-def _with_deadline(batch: Batch, deadline: Deadline) -> Batch:
-    return replace(batch, settings=replace(batch.settings, deadline=deadline))
-
-
-def _with_base(batch: Batch, base: Mapping[str, Kernel]) -> Batch:
-    """The batch with each kernel next to its counterpart in the base."""
-    if not any(choice.kernel.id in base for choice in batch.choices):
-        return batch
-    pairs = (
-        (head, replace(head, kernel=base[head.kernel.id], suite=None, name=BASE))
-        if head.kernel.id in base else (head,)
-        for head in batch.choices
-    )  # fmt: skip
-    # a kernel of the base may have an ancestor that is not known here
-    settings = replace(batch.settings, baseline_kernel=batch.choices[0].kernel.id)
-    return replace(batch, settings=settings, choices=tuple(chain.from_iterable(pairs)))
+        return self.measure_batches([
+            _with_base(
+                replace(batch, settings=replace(batch.settings, deadline=self.deadline)), self.base
+            )
+            for batch in batches
+        ])  # fmt: skip

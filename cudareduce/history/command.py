@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.gate.baseline import load_timed
-from cudareduce.gate.render import called, in_short, problem_text, reduction_text, shape_text
+from cudareduce.gate.report import called, in_short, problem_text, reduction_text, shape_text
 from cudareduce.history.picture import changes, curve, day
 from cudareduce.history.series import FEWEST, THRESHOLD, Series, Verdict, all_series
 from cudareduce.history.storage import Entry, History, append, files, moment, read

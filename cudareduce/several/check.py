@@ -33,8 +33,12 @@ from cudareduce.gate.command import (
 from cudareduce.gate.compare import Rules
 from cudareduce.gate.decide import confirm_slower, measure_until_decided
 from cudareduce.gate.measure import DEFAULT_ROUNDS, INTERRUPTED, Cut, Remeasured
-from cudareduce.gate.render import skew_notes
-from cudareduce.gate.report import ComparisonReport, publish_comparison, rules_between
+from cudareduce.gate.report import (
+    ComparisonReport,
+    publish_comparison,
+    rules_between,
+    skew_notes,
+)
 from cudareduce.gate.request import BaseRequest, CheckRequest, Remeasuring
 from cudareduce.gate.trees import base_folders, is_unchanged, revision_of
 from cudareduce.library.front import CLOSES

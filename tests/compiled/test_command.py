@@ -12,19 +12,20 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.compiled.command import exit_codes
-from cudareduce.compiled.compare import Side, UnitRow, compare_units
+from cudareduce.compiled.compare import UnitRow, compare_units
 from cudareduce.compiled.compile import Compiled, Nvcc, broken_rules, first_error
 from cudareduce.compiled.machine_code import (
     Code,
     Disassembler,
     Resources,
+    code_of,
     counts_of,
     find_disassembler,
+    parse_instructions,
     parse_resources,
-    read_code,
     resident_warps,
 )
-from cudareduce.compiled.store import Failed, Unit, load
+from cudareduce.compiled.store import Failed, Side, Unit, load
 from cudareduce.compiled.traffic import Traffic
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import kernels_folder, load_registry
@@ -70,6 +71,10 @@ def test_what_ptxas_says() -> None:
     assert used.spill_bytes == 1128
     with pytest.raises(ValueError, match="nothing of kernel_b"):
         parse_resources(PTXAS, "kernel_b")
+
+
+def read_code(printed: str, entry: str) -> Code:
+    return code_of(list(parse_instructions(printed, entry)), entry)
 
 
 def test_instructions_of_one_entry_point_are_counted() -> None:
@@ -531,12 +536,12 @@ def test_what_does_not_compile_is_no_baseline(
     before = baseline.read_text()
     failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
     nothing = side(failed=tuple(failed))
-    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: nothing)
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: nothing)
     ask = ("--arch", "90", "--update-baseline", "--quiet")
     code, out, err = check(cudareduce, tree, baseline, *ask)
     assert code == 2
     assert out.count("an error") == 1  # though both stages have it
-    assert "is left as it was" in err
+    assert "is unchanged" in err
     assert baseline.read_text() == before
 
 
@@ -553,11 +558,11 @@ def test_an_update_forgets_no_accesses(
     """Without g++ none are counted."""
     before, stored = baseline.read_text(), load(baseline)
     made = side(*stored.units)
-    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: made)
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: made)
     monkeypatch.setattr("cudareduce.compiled.command.with_traffic", lambda side, *_: (side, ()))
     code, _, err = check(cudareduce, tree, baseline, "--arch", "90", "--update-baseline", "--quiet")
     assert (code, baseline.read_text()) == (6, before)
-    assert "would lose what kernels ask of memory" in err
+    assert "would lose its counts of memory accesses" in err
 
 
 @pytest.mark.slow
@@ -572,11 +577,11 @@ def test_an_update_forgets_no_architecture_and_no_kernel(
     assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
     assert path.read_text() == STORED.read_text()
     made = side(UNIT)
-    monkeypatch.setattr("cudareduce.compiled.command.compiled_side", lambda *_: made)
+    monkeypatch.setattr("cudareduce.compiled.command.compile_all", lambda *_: made)
     ask, before = ("--arch", "80,90", "--update-baseline", "--quiet"), baseline.read_text()
     code, _, err = check(cudareduce, tree, baseline, *ask)
     assert (code, baseline.read_text()) == (1, before)
-    assert "is left as it was: kernel_vector is gone, and --allow-gone drops what is" in err
+    assert "is unchanged: kernel_vector is gone; --allow-gone drops it" in err
     assert check(cudareduce, tree, baseline, *ask, "--allow-gone")[0] == 0
     assert load(baseline).architectures == (80, 90)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compiled.command import Tools, compiled_side, find_tools, moved, with_traffic
+from cudareduce.compiled.command import Tools, find_tools, moved, with_traffic
 from cudareduce.compiled.compare import UnitRow, compare_units
-from cudareduce.compiled.compile import jobs
+from cudareduce.compiled.compile import compile_all, jobs
 from cudareduce.compiled.machine_code import find_disassembler
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import kernels_folder
@@ -187,7 +187,10 @@ def edited(edit: Edit, folder: Path) -> tuple[Kernel, Kernel]:
 def judged(edit: Edit, folder: Path, tools: Tools, *architectures: int) -> list[UnitRow]:
     """What the gate makes of an edit."""
     pair = edited(edit, folder)
-    old, new = (compiled_side(jobs([k], architectures, None), tools, quiet=True) for k in pair)
+    old, new = (
+        compile_all(jobs([k], architectures, None), tools.nvcc, tools.disassembler, True)
+        for k in pair
+    )
     assert not new.failed, new.failed
     which = moved(compare_units(old, new))
     old, new = (

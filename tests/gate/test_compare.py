@@ -18,14 +18,13 @@ from cudareduce.gate.baseline import match
 from cudareduce.gate.compare import SAME_CODE, Row, Rules, compare, machine
 from cudareduce.gate.decide import (
     CheckPlan,
-    Policy,
     measure_until_decided,
     slower_rows,
     with_confirmation,
 )
 from cudareduce.gate.measure import Remeasured
-from cudareduce.gate.render import verdict_sections
-from cudareduce.gate.request import Thresholds, load_thresholds
+from cudareduce.gate.report import ComparisonReport, exit_code, judged_sections
+from cudareduce.gate.request import Judging, Thresholds, load_thresholds
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json, write_text
@@ -235,9 +234,8 @@ def test_a_machine_that_changed_is_the_verdict(
     assert "SLOWER" not in out.replace("called slower", "")
     assert "FASTER" not in out
     how = "slower" if factor > 1 else "faster"
-    assert (
-        f"kernels whose machine code is as it was became {100 * abs(factor - 1):.1f} % {how}"
-        in (" ".join(out.split()))
+    assert f"kernels with unchanged machine code became {100 * abs(factor - 1):.1f} % {how}" in (
+        " ".join(out.split())
     )
     rows = json.loads(cudareduce("compare", BEFORE, later, "--format", "json")[1])
     changed = [row for row in rows if not row["same_code"]]
@@ -302,8 +300,12 @@ def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
     assert [row.verdict for row in rows] == [verdict]
     took = "took reduce_tiles_block, now reduce_tiles_ring; block x items 256 x 8, now 512 x 8"
     assert rows[0].reason == took
-    [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    [section] = judged_sections(report(rows), everything=True)
     assert any(took in note for note in section.notes)
+
+
+def report(rows: Sequence[Row], *notes: str) -> ComparisonReport:
+    return ComparisonReport(title="title", rows=tuple(rows), rules=FIVE, notes=notes)
 
 
 def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
@@ -395,8 +397,7 @@ def test_a_machine_that_changes_between_looks_blames_no_kernel(
     assert compare(before.old, before.new, FIVE)[-1].in_doubt
     rows = decided(before, lambda times: measured(old, beside_controls(later, us)))
     assert (rows[-1].verdict, rows[-1].reason) == ("UNCERTAIN", "the machine has changed")
-    moved = machine(rows, FIVE)
-    assert (moved is not None, Policy().exit_code(rows, moved)) == (True, 4)
+    assert (machine(rows, FIVE) is not None, exit_code(report(rows), Judging())) == (True, 4)
 
 
 def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -> None:
@@ -416,12 +417,15 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
         ("SLOWER UNCERTAIN", True, False, 1),
         ("SLOWER WRONG", False, False, 3),
         ("GONE", False, False, 1),
-        ("GONE", False, True, 0),
+        ("GONE SAME", False, True, 0),
+        ("GONE NEW", False, True, 4),
+        ("UNCERTAIN", False, False, 4),
+        ("NEW", False, False, 0),
     ],
 )
 def test_exit_codes(words: str, strict: bool, allow: bool, code: int) -> None:
     rows = [Row(OLD, OLD, word) for word in words.split()]
-    assert Policy(strict, allow).exit_code(rows) == code
+    assert exit_code(report(rows), Judging(strict=strict, allow_gone=allow)) == code
 
 
 def test_fingerprint() -> None:
@@ -430,12 +434,12 @@ def test_fingerprint() -> None:
     loose = match(H200, replace(H200, driver="1", power_limit_w=None))
     assert loose.differences == ()
     assert loose.warnings == (
-        "the new run does not tell the power limit: taken for the same",
+        "the new run lacks the power limit: assumed to be the same",
         "driver 580.159.04, now 1",
     )  # fmt: skip
     silent = match(replace(H200, ecc=None, memory_clock_khz=None, bus_bits=None), H200)
     assert (silent.differences, silent.warnings) == (
-        (), ("the baseline does not tell the memory clock, memory width, ECC: taken for the same",),
+        (), ("the baseline lacks the memory clock, memory width, ECC: assumed to be the same",),
     )  # fmt: skip
     assert match(H200, replace(H200, uuid="other")).other_card
     assert match(H200, replace(H200, uuid=None)).warnings
@@ -471,7 +475,7 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
     verdicts = [line.split()[0] for line in lines[4:28]]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
     assert lines[29:31] == ["24 compared: 3 SLOWER, 3 FASTER, 18 SAME", "SLOWER: unconfirmed"]
-    same = "18 ran the same machine code, launched the same way; their times"
+    same = "18 kernels are unchanged; their times differ"
     assert same in out
     _, out, _ = cudareduce("compare", BEFORE, AFTER, "--threshold", "2%", "--no-same-code")
     assert same in out
@@ -485,7 +489,7 @@ def test_reasons_are_said_once() -> None:
     gone = [Row(replace(OLD, n=n), None, "GONE", "it is away") for n in (5, 6)]
     confirmed = [Row(OLD, replace(OLD, n=n), "SLOWER", confirmed=n == 7) for n in (7, 8)]
     rows = [*confirmed, *gone, *doubts, Row(OLD, OLD, "FASTER"), Row(OLD, OLD, "SAME", "because")]
-    [section] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    [section] = judged_sections(report(rows), everything=True)
     assert section.notes == (
         "9 compared: 2 SLOWER, 2 GONE, 3 UNCERTAIN, 1 FASTER, 1 SAME",
         "SLOWER: confirmed in a fresh process: reduce_v7_shuffle 7",
@@ -493,7 +497,7 @@ def test_reasons_are_said_once() -> None:
         "GONE: it is away",
         "UNCERTAIN: a: reduce_v7_shuffle 1",
         "UNCERTAIN: b: the other 2",
-        "1 ran the same machine code, launched the same way",
+        "1 kernel is unchanged.",
     )
 
 
@@ -506,7 +510,7 @@ def test_what_only_one_run_holds_is_summed_up() -> None:
     warp = Row(replace(OLD, n=32, rows=2**20), None, "GONE", "it is not in the new run")
     new = [Row(None, replace(OLD, kernel=k, dtype="int32", acc="int32"), "NEW") for k in names]
     rows = [*same, *away, warp, *new]
-    [section] = verdict_sections(rows, "title", ("note",), shares=False, everything=False)
+    [section] = judged_sections(report(rows, "note"), everything=False)
     assert [row[:2] for row in section.rows] == [
         ("GONE", OLD.kernel), *(("SAME", kernel) for kernel in names),
     ]  # fmt: skip
@@ -519,13 +523,11 @@ def test_what_only_one_run_holds_is_summed_up() -> None:
         "and 5 more; --all shows them",
         "note",
     )
-    [whole] = verdict_sections(rows, "title", (), shares=False, everything=True)
+    [whole] = judged_sections(report(rows), everything=True)
     assert len(whole.rows) == len(rows)
     renamed = [replace(row, old=None, new=row.old, verdict="NEW") for row in away]
     gone = [replace(row, old=replace(row.old, n=2**25)) for row in away if row.old]
-    [section] = verdict_sections(
-        [*same, *gone, *renamed], "title", (), shares=False, everything=False
-    )
+    [section] = judged_sections(report([*same, *gone, *renamed]), everything=False)
     assert len(section.rows) == len(same)
 
 
@@ -538,7 +540,8 @@ def test_runs_of_other_sizes_keep_their_exit_code(cudareduce: Call) -> None:
     assert cudareduce("compare", *both, "--all")[1].count(" GONE  ") == 54
     assert len(json.loads(cudareduce("compare", *both, "--format", "json")[1])) == 81
     code, out, _ = cudareduce("compare", *both[::-1])
-    assert (code, out.count("NEW")) == (0, 2)
+    assert (code, out.count("NEW")) == (0, 3)
+    assert "is older than the old one" in out
 
 
 def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
@@ -636,7 +639,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "ceiling": (lambda d: d["records"][3].update(ceiling_gb_s=9999.0), "but of ceiling_gb_s it is"),
     "more rounds than asked": (
         lambda d: d["protocol"].update(rounds=5),
-        "rounds, and 5 were asked for",
+        "rounds, and 5 were requested",
     ),
     "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
     "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
@@ -662,7 +665,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "empty name": (
         lambda d: d["device"].update(name=" "),
-        "does not tell which GPU it was made on",
+        "does not name its GPU",
     ),
     "power of text": (
         lambda d: d["device"].update(power_limit_w="700"),
@@ -681,7 +684,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a round of nothing": (
         lambda d: d["records"][3]["rounds_us"].append(1e-300),
-        "what is not a time",
+        "a number that is no time",
     ),
     "reason a number": (
         lambda d: d["records"][3].update(verdict="fail", time_us=None, reason=5),
@@ -701,7 +704,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another tool's name": (lambda d: d["tool"].update(name="nvbench"), "is of 'nvbench': bench"),
     "a flush of nothing": (
         lambda d: d["protocol"].update(flush_bytes_read=0),
-        "record 1: a cold time, and a flush of 0 bytes, which displaces no cache",
+        "record 1: a cold time, and a flush of 0 bytes, which is less than the cache",
     ),
     "another timing": (
         lambda d: d["protocol"].update(timing="warm"),
@@ -770,7 +773,7 @@ def test_a_run_is_not_compared_with_itself(cudareduce: Call, tmp_path: Path) -> 
     for old, new in ((BEFORE, BEFORE), (BEFORE, copy)):
         code, out, err = cudareduce("compare", old, new)
         assert (code, out) == (2, "")
-        assert f"{new} is the very run that {old} holds: measure again, then compare" in err
+        assert f"{new} holds the same measurement as {old}: measure again, then compare" in err
 
 
 @pytest.mark.parametrize(
@@ -792,7 +795,7 @@ def test_a_copy_is_the_run_itself_whatever_became_of_it(
     copy.write_text(json.dumps(data))
     code, out, err = cudareduce("compare", BEFORE, copy)
     assert (code, out) == (2, "")
-    assert "is the very run" in err
+    assert "holds the same measurement as" in err
 
 
 def test_both_sides_stand_above_the_table(cudareduce: Call, tmp_path: Path) -> None:
@@ -826,7 +829,7 @@ def test_runs_that_displaced_the_cache_differently_are_told(
             stored, protocol={**stored.protocol, "flush_bytes_read": flush}
         )))  # fmt: skip
     out = cudareduce("compare", *sides, "--threshold", "2%")[1]
-    assert "measured otherwise: flush of 128 MiB, now 512 MiB" in out
+    assert "measured differently: flush of 128 MiB, now 512 MiB" in out
 
 
 def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> None:
@@ -844,7 +847,7 @@ def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> Non
         )))  # fmt: skip
         sides.append(path)
     out = cudareduce("compare", *sides)[1]
-    assert "measured otherwise: graphs none, now replayed" in out
+    assert "measured differently: graphs none, now replayed" in out
 
 
 @pytest.mark.parametrize("created", ["9999-12-31T23:59:59-23:00", "yesterday", ""])
@@ -949,7 +952,7 @@ def test_answers_from_the_cpu_are_never_timings(cudareduce: Call, tmp_path: Path
     for command in (("compare", path, path), ("check", "--baseline", path)):
         code, _, err = cudareduce(*command)
         assert code == 2
-        assert "answers from the CPU emulator, which have no times to compare" in err
+        assert "results from the CPU emulator, which have no times to compare" in err
 
 
 def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
@@ -970,13 +973,14 @@ def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
 
 
 def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
-    """All is UNCERTAIN, and it is said what would have been found."""
+    """All is UNCERTAIN: nothing is decided, and the smallest detectable slowdown is shown."""
     noisy = stored(tmp_path / "noisy.json", run(9, drift=0.04, new_code=KERNELS))
     later = stored(tmp_path / "later.json", run(10, drift=0.04))
     code, out, _ = cudareduce("compare", noisy, later, "--threshold", "1%")
-    assert code == 0
+    assert code == 4
     assert "24 compared: 24 UNCERTAIN" in out
-    told = re.search(r"slowdowns from (\d+(?:\.\d+)?) % are found 95 times in 100", out)
+    assert "Nothing was decided (exit code 4)" in out
+    told = re.search(r"detects slowdowns >= (\d+(?:\.\d+)?) % with 95 % probability", out)
     assert told is not None
     assert 6 < float(told[1]) < 12
     assert cudareduce("compare", noisy, later, "--threshold", "1%", "--strict")[0] == 4
@@ -1122,4 +1126,4 @@ def test_several_gpus_have_the_memory_of_each(cudareduce: Call) -> None:
     stored = ROOT / "results" / "nvidia-h100" / "ranks-spread.json"
     code, _, err = cudareduce("compare", stored, stored)
     assert code == 2
-    assert "is the very run" in err and "contradicts itself" not in err
+    assert "holds the same measurement as" in err and "contradicts itself" not in err

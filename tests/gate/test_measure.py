@@ -66,7 +66,7 @@ def test_a_bias_of_a_process_is_not_confirmed(
     monkeypatch.setattr("cudareduce.gate.measure.measure_in_fresh_process", calm)
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--format", "json")
     code, out, err = cudareduce(*ask)
-    assert "2 look slower: measuring again, with 2 times the rounds" in err
+    assert "2 look slower: measuring again with 2 times the rounds" in err
     assert "in a fresh process" in err
     row = rows(out)["kernel_b 3000"]
     assert (code, row["verdict"], row["confirmed"]) == (0, "SAME", False)
@@ -107,7 +107,7 @@ def test_what_only_a_later_look_shows_to_be_wrong_is_wrong_in_all_files(
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--json", path, "--format", "json")
     code, out, err = cudareduce(*ask, "--update-baseline")
     assert (code, rows(out)[f"{kernel} 3000"]["verdict"]) == (3, "WRONG")
-    assert "is left as it was: mend what is wrong first" in err
+    assert "is unchanged: fix the kernels that fail first" in err
     assert baseline.read_text() == held
     found = {(r.kernel, r.verdict, r.time_us is None) for r in load(path).records}
     other = {"kernel_a": "kernel_b", "kernel_b": "kernel_a"}[kernel]

@@ -48,7 +48,7 @@ def test_libraries_are_compared_with_themselves(
     code, out, err = cudareduce(*ask, "--peers", "cub")
     assert code == 1, out + err
     assert "7 compared: 3 SLOWER, 4 SAME" in out
-    assert "look slower: measuring again, with 2 times the rounds" in err
+    assert "look slower: measuring again with 2 times the rounds" in err
     use_fakes(monkeypatch, "WRONG_CUB")
     code, out, _ = cudareduce(*ask, "--peers", "cub")
     assert code == 3

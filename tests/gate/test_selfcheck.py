@@ -83,7 +83,10 @@ def test_a_kernel_that_does_not_compile_is_told(
     said = " ".join(out.split())
     assert code == 2
     assert "UNCERTAIN: kernel_b: does not compile: " in said
-    assert "0 of 2 comparisons of identical code SLOWER (below 78 %, 95 % sure), 0 UNCER" in said
+    assert (
+        "0 of 2 comparisons of identical code SLOWER (below 78 % with 95 % confidence), 0 UNCER"
+        in said
+    )
 
 
 def test_the_end_of_a_rate() -> None:

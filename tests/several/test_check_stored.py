@@ -73,7 +73,7 @@ def test_what_is_measured_again(check: Call) -> None:
     assert first["--engine"] == "" and first["--rounds"] == "9"
     assert first["--n"] == second["--n"] == ",".join(map(str, SIZES))
     assert second["--engine"] == "peer:two_shot,peer:one_shot" and second["--rounds"] == "18"
-    assert "3 look slower: measuring again, with 2 times the rounds, beside 3 of the control" in err
+    assert "3 look slower: measuring again with 2 times the rounds, with 3 of the control" in err
     assert "as of these only the host's time in us is known: all-reduce host" in err
 
 
@@ -124,7 +124,7 @@ def test_links_tell_that_the_machine_has_changed(check: Call) -> None:
     code, out, _ = check(stored(Machine()), slow)
     assert code == 4
     assert out.startswith("MACHINE: now against coll.json")
-    assert "what links carry became 11.1 % slower" in " ".join(out.split())
+    assert "the links between GPUs became 11.1 % slower" in " ".join(out.split())
     assert "6 compared: 6 UNCERTAIN" in out
 
 
@@ -132,7 +132,7 @@ def test_engines_of_the_same_code_tell_it_too(check: Call) -> None:
     slow = Machine(1, dict.fromkeys(ENGINES, 1.12), {"peer:one_shot": "new"})
     code, out, _ = check(stored(Machine()), slow)
     assert code == 4
-    assert "3 kernels whose machine code is as it was became" in " ".join(out.split())
+    assert "3 kernels with unchanged machine code became" in " ".join(out.split())
 
 
 def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
