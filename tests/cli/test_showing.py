@@ -119,11 +119,11 @@ def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: 
     assert (code, err) == (0, "")
     words = dict(line.split("// ")[::-1] for line in out.splitlines() if " // " in line)
     assert words.keys() >= {
-        "16 bytes from memory", "to another lane", "the block waits", "to shared memory",
-        "in the L2, one after the other",
+        "16 bytes from memory", "to another lane", "block barrier", "to shared memory",
+        "atomic in the L2, serialized",
     }  # fmt: skip
     assert out.startswith(f"// reduce_tiles_acq_rel, sum of float32, sm_{arch}, ")
-    assert "bytes of loads under way, before any is needed\n0000  " in out
+    assert "bytes loaded before the first use\n0000  " in out
 
 
 def test_options_without_effect_are_said(cudareduce: Call) -> None:

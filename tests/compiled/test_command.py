@@ -69,7 +69,7 @@ def test_what_ptxas_says() -> None:
     used = parse_resources(PTXAS, "kernel_a")
     assert used == Resources(32, 544, 540, 588, 4097, 2)
     assert used.spill_bytes == 1128
-    with pytest.raises(ValueError, match="nothing of kernel_b"):
+    with pytest.raises(ValueError, match="nothing on kernel_b"):
         parse_resources(PTXAS, "kernel_b")
 
 
@@ -140,7 +140,7 @@ def compared(new: Unit, old: Unit = UNIT) -> UnitRow:
     ("new", "verdict", "reason"),
     [
         (replace(UNIT), "SAME", ""),
-        (unit(), "CHANGED", "the same instructions, but not the same file"),
+        (unit(), "CHANGED", "the same instructions in another cubin"),
         (replace(unit(), code=Code("new", CODE, 32)), "CHANGED", "on other operands"),
         (unit(registers=30), "CHANGED", "registers 30, was 32"),
         (unit(registers=40), "WORSE", "resident warps 48, was 64"),
@@ -194,7 +194,7 @@ def test_a_larger_block_is_no_alarm_on_one_architecture_alone(arch: int) -> None
 def test_what_condemns_is_told_apart() -> None:
     row = compared(unit({"DADD": 8, "SHFL": 5}))
     assert row.causes == ("double instructions 8, was 0",)
-    assert row.text.startswith("double instructions 8, was 0 (besides: instructions 103, was 100;")
+    assert row.text.startswith("double instructions 8, was 0 (also: instructions 103, was 100;")
 
 
 def test_new_gone_and_broken() -> None:
@@ -232,7 +232,7 @@ TRAFFIC = Traffic(
         ({"atomics": 6144}, "atomics of threads 6144, was 24"),
         ({"barriers": 320}, "barriers of blocks 320, was 64"),
         ({"fenced_blocks": 0}, "blocks with a fence 0, was 24"),
-        ({"unfenced": 24}, "unfenced atomics or flags behind a store 24, was 0"),
+        ({"unfenced": 24}, "unfenced atomics or flags after a store 24, was 0"),
         ({"accesses": 104, "wavefronts": 104}, ""),
         ({"barriers": 72}, ""),
         ({"sectors": 4096, "requests": 1024}, ""),
@@ -351,7 +351,7 @@ def test_only_kernels_of_the_package_may_not_spill(name: str, foreign: bool) -> 
     stores, loads = (replace(UNIT.resources, **{f"spill_{way}_bytes": 8})
                      for way in ("store", "load"))  # fmt: skip
     for used in (stores, loads):
-        broken = [] if foreign else [f"spills 8 bytes a thread; {MAY_NOT_SPILL}"]
+        broken = [] if foreign else [f"spills 8 bytes per thread; {MAY_NOT_SPILL}"]
         assert rules(used) == broken
 
 
@@ -393,7 +393,7 @@ EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...], str, str]] = {
         (("const float4 four = ((const float4 *)in)[i];",
           "const float4 four = {in[4 * i], in[4 * i + 1], in[4 * i + 2], in[4 * i + 3]};"),),
         "BROKEN",
-        "its header says vector = 4, but no load brings 16 bytes",
+        "its front matter has vector = 4, but no load is 16 bytes wide",
     ),
     "to lose its fence": (
         "my_reduce_last_block",
@@ -406,7 +406,7 @@ EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...], str, str]] = {
         (("is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;",
           "is_last = blockIdx.x == 0;"),),
         "BROKEN",
-        "its finish is last_block, but nothing is counted",
+        "its finish is last_block, but no atomic counts blocks",
     ),
     "to fill the SM": (
         "kernel_vector",
@@ -658,7 +658,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["traffic"][1].update(block=0),
         "traffic 2: block and items are 0",
     ),
-    "twice": (lambda d: d["units"].append(d["units"][0]), "a kernel stands there twice"),
+    "twice": (lambda d: d["units"].append(d["units"][0]), "it holds a kernel twice"),
     "arch": (first(arch="x"), "unit 1: arch is 'x'"),
     "kernel": (first(kernel=5), "unit 1: kernel is 5"),
     "block": (first(block=0), "unit 1: block is 0"),
