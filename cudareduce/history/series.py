@@ -13,7 +13,7 @@ only rises or falls; then each part again, as long as the split is too unlikely 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log, log1p
@@ -62,12 +62,10 @@ class Series:
 
     @property
     def record(self) -> Record:
-        """The record of the last run."""
         return self.points[-1].record
 
     @property
     def last(self) -> Level:
-        """The current level."""
         return self.levels[-1]
 
     @property
@@ -101,23 +99,21 @@ def all_series(entries: Sequence[Entry]) -> list[Series]:
     """All series in the runs of one kind of machine, in order of first appearance."""
     found: dict[Identity, list[tuple[Entry, Record]]] = {}
     for entry in entries:
-        for key, record in _keyed(entry.records):
+        counts = Counter(map(problem, entry.records))
+        for record in entry.records:
+            # A new default launch shape continues the series, unless a run has several of a kernel.
+            key = identity(record) if counts[problem(record)] > 1 else problem(record)
             found.setdefault(key, []).append((entry, record))
     made = (_series(some) for some in found.values())
     return [series for series in made if series.points]
 
 
-def _keyed(records: Sequence[Record]) -> Iterator[tuple[Identity, Record]]:
-    """Records with the key of their series: the problem, so that a new default launch shape
-    continues the series, or the launch shape too where a run has several of one kernel."""
-    counts = Counter(map(problem, records))
-    for record in records:
-        key = problem(record)
-        yield (identity(record) if counts[key] > 1 else key), record
-
-
 def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
-    ceilings = _ceilings(runs)
+    by_card: dict[str | None, list[float]] = {}
+    for entry, record in runs:
+        if record.bound_gb_s:
+            by_card.setdefault(entry.device.uuid, []).append(record.bound_gb_s)
+    ceilings = {card: median(some) for card, some in by_card.items()}
     here = runs[-1][0].device.uuid
     points = []
     for entry, record in runs:
@@ -129,22 +125,9 @@ def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
             points.append(Point(entry, record, record.time_us * ceilings[card] / ceilings[here]))
     cards = len({point.entry.device.uuid for point in points})
     us = [point.us for point in points]
-    return Series(tuple(points), tuple(_levels(us)), cards, len(runs) - len(points))
-
-
-def _ceilings(runs: Iterable[tuple[Entry, Record]]) -> Mapping[str | None, float]:
-    """The median ceiling of each card at this size, in GB/s."""
-    reached: dict[str | None, list[float]] = {}
-    for entry, record in runs:
-        if record.bound_gb_s:
-            reached.setdefault(entry.device.uuid, []).append(record.bound_gb_s)
-    return {card: median(some) for card, some in reached.items()}
-
-
-def _levels(us: Sequence[float]) -> Iterator[Level]:
-    begins = [0, *change_points([log(time) for time in us])]
-    for first, end in zip(begins, [*begins[1:], len(us)], strict=True):
-        yield Level(first, end, median(us[first:end]))
+    ends = [0, *change_points([log(time) for time in us]), len(us)]
+    levels = tuple(Level(first, end, median(us[first:end])) for first, end in pairwise(ends) if us)
+    return Series(tuple(points), levels, cards, len(runs) - len(points))
 
 
 #: The significance level of a change point, corrected for the number of places it could be at.

@@ -61,17 +61,12 @@ def line_of(run: Run) -> str:
         "schema": SCHEMA, "created": run.created, "version": tool.get("version"),
         "git": tool.get("git"), "device": _known(asdict(run.device)),
         "flush_bytes_read": run.protocol.get("flush_bytes_read"),
-        "records": [_slim(record) for record in run.records if _counts(record)],
+        "records": [
+            _known({name: getattr(record, name) for name in (*_ALWAYS, *_FIGURES)})
+            for record in run.records if record.time_us is not None and record.verdict == "pass"
+        ],
     }  # fmt: skip
     return json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def _counts(record: Record) -> bool:
-    return record.time_us is not None and record.verdict == "pass"
-
-
-def _slim(record: Record) -> dict[str, Any]:
-    return _known({name: getattr(record, name) for name in (*_ALWAYS, *_FIGURES)})
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,10 +96,11 @@ def entry_of(line: str) -> Entry:
             raise Unfit(f"has a {name} of another type")
     device = DeviceInfo(*values_of(DeviceInfo, data.get("device")))
     records = tuple(_record(values) for values in data["records"])
-    return Entry(
-        _moment(data.get("created")), data.get("version") or "", data.get("git"), device, flush,
-        records,
-    )  # fmt: skip
+    try:
+        created = moment(data["created"])
+    except (KeyError, TypeError, ValueError):
+        raise Unfit("has no date") from None
+    return Entry(created, data.get("version") or "", data.get("git"), device, flush, records)
 
 
 def _record(values: Any) -> Record:
@@ -115,13 +111,6 @@ def _record(values: Any) -> Record:
     if record.n < 0 or record.rows < 0:
         raise Unfit(f"has a negative size for {record.kernel}")
     return record
-
-
-def _moment(text: Any) -> datetime:
-    try:
-        return moment(text)
-    except (TypeError, ValueError):
-        raise Unfit("does not say when it was created") from None
 
 
 def moment(text: str) -> datetime:

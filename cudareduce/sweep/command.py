@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from cudareduce.backends import never_timed
-from cudareduce.bench.command import Benched, timed_run
+from cudareduce.bench.command import timed_run
 from cudareduce.bench.request import BenchRequest
 from cudareduce.errors import UsageError
 from cudareduce.plot.command import show_small
@@ -20,14 +20,14 @@ from cudareduce.sweep.tables import (
     sweep_sections,
 )
 
-#: What is swept unless asked for: sizes, and over SMs a size that memory decides.
+#: Default sizes, and the default size of a sweep over SMs, at which memory bandwidth decides.
 _SIZES, _SIZE = tuple(2**k for k in range(10, 31)), (2**28,)
 
 
 def sweep(request: BenchRequest) -> int:
-    """Time a range of sizes, or every size on several numbers of SMs; the exit code. Raises
-    UsageError for a backend without times or too few sizes, and EnvironmentProblem without a
-    GPU."""
+    """Time a range of sizes and fit lines, or time every size on several numbers of SMs; returns
+    the exit code. Raises UsageError for a backend without times or too few sizes, and
+    EnvironmentProblem without a GPU."""
     if never_timed(request.machine.backend):
         raise UsageError("sweep fits times, and the CPU emulator has none: use --backend cuda")
     over_sms = bool(request.selection.sms)
@@ -37,24 +37,20 @@ def sweep(request: BenchRequest) -> int:
     problem, machine = replace(request.problem, n=sizes), replace(request.machine, backend="cuda")
     done = timed_run(replace(request, problem=problem, machine=machine))
     if over_sms:
-        publish(request.outputs, curve_sections(done.run), run_texts(done.run))
+        run, sections = done.run, curve_sections(done.run)
     else:
-        _fitted(request, done)
+        # Kernels timed together with libraries have further times, and only those are comparable.
+        with_libraries = [record for record in done.run.records if record.context]
+        by_kernel = lines(with_libraries or done.run.records)
+        models = [fit(line) for line in by_kernel]
+        crossings = sorted(crossovers(by_kernel), key=lambda crossing: crossing.n)
+        protocol = {
+            **done.run.protocol,
+            "models": [asdict(model) for model in models],
+            "crossovers": [asdict(crossing) for crossing in crossings],
+        }
+        run = replace(done.run, protocol=protocol)
+        sections = sweep_sections(run, by_kernel, models, crossings)
+    publish(request.outputs, sections, run_texts(run))
     show_small(done.run, request.outputs)
     return done.exit_code
-
-
-def _fitted(request: BenchRequest, done: Benched) -> None:
-    """Fit lines to times over sizes, print, store."""
-    # Beside libraries kernels have further times, and only those compare with theirs.
-    beside = [record for record in done.run.records if record.context]
-    by_kernel = lines(beside or done.run.records)
-    models = [fit(line) for line in by_kernel]
-    crossings = sorted(crossovers(by_kernel), key=lambda crossing: crossing.n)
-    protocol = {
-        **done.run.protocol,
-        "models": [asdict(model) for model in models],
-        "crossovers": [asdict(crossing) for crossing in crossings],
-    }
-    run = replace(done.run, protocol=protocol)
-    publish(request.outputs, sweep_sections(run, by_kernel, models, crossings), run_texts(run))

@@ -616,7 +616,7 @@ def test_figures_of_another_compiler_are_not_compared(
     assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
 
 
-ANEW = "delete it, then write it anew with --update-baseline"
+ANEW = "delete it, then write a new one with --update-baseline"
 
 
 def first(**values: Any) -> Callable[[dict[str, Any]], object]:
