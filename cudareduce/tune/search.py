@@ -47,14 +47,182 @@ from cudareduce.verify.result_monitor import TimedData
 _BLOCKS = (256, 512, 1024)
 #: Items per thread to try, as multiples of the default.
 _SHARES = (0.25, 0.5, 1, 2)
-#: Families of kernels to try for `auto`: for arrays those of one launch, and for rows.
-_OF_ARRAYS, _OF_ROWS = ("limit",), ("limit", "rows", "warp")
+#: Launches of a candidate in half a round: one sample of a short kernel.
+_LAUNCHES = 8
+#: The most rounds between two halvings, and the number of halvings for the progress bar.
+_MOST_ROUNDS, _HALVINGS = 4, 8
+#: How much faster a kernel can be in one context than in another: 2.1 % on an H200.
+_FAVOUR = 1.02
+#: The share of a problem's time for successive halving.
+_HALVING_SHARE = 0.4
+#: Candidates measured in fresh contexts, and rounds of that measurement.
+_FINALISTS, _ROUNDS = 4, 9
+#: Elements per second at which inputs and reference results are made, and inputs per problem.
+_MADE_PER_S, _INPUTS = 1.5e8, 2
+#: How much rounds of identical kernels differ (H200, results/nvidia-h200/selftest.json).
+_NOISE = 0.003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`rows` reductions of `n` elements each."""
+
+    reduction: Reduction
+    n: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The fastest case for `auto`, `auto:fixed` or a kernel (`name`), its record, the record of the
+    choice before, and the speedup over that with a 95 % interval."""
+
+    name: str
+    best: Case
+    record: Record
+    against: Record
+    speedup: float
+    speedup_low: float | None
+    speedup_high: float | None
+
+    @property
+    def gains(self) -> bool:
+        """Whether the choice has changed: it is faster beyond the noise."""
+        return self.record != self.against
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The outcomes for one problem with their records, the reasons of candidates that are unfit or
+    wrong, and `why` there is no outcome; `refused` if no kernel takes the problem."""
+
+    problem: Problem
+    outcomes: tuple[Outcome, ...] = ()
+    records: tuple[Record, ...] = ()
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    tried: int = 0
+    why: str | None = None
+    refused: bool = False
+    interrupted: bool = False
+
+
+class Search:
+    """Searches the launch shapes of kernels on an open GPU."""
+
+    def __init__(
+        self, backend: TimedBackend, spec: BackendSpec, registry: Registry,
+        tables: tuple[Table, ...], phase: Phase,
+    ) -> None:  # fmt: skip
+        self._backend, self._spec, self._registry = backend, spec, registry
+        self._tables, self._phase = tables, phase
+        self._monitor, self._facts = backend.monitor(), facts_of(backend)
+
+    def compile(
+        self, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
+    ) -> None:
+        """Compile all candidates first, so that the time of no problem is spent on it."""
+        plans: dict[Case, list[Plan]] = {}
+        for problem in problems:
+            for case in self._candidates(kernels, problem):
+                plan = case.plan(problem.n, problem.rows, self._facts.limits)
+                plans.setdefault(case, []).append(plan)
+        units = {
+            (case.kernel.id, case.reduction, case.block, case.items, unit)
+            for case, some in plans.items() for plan in some for unit in plan.units
+        }  # fmt: skip
+        with self._phase("compiling", len(units)) as progress:
+            build(self._backend, plans, progress.step, deadline)
+
+    def fastest(self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline) -> Found:
+        """The fastest cases for a problem; after Ctrl-C what was measured so far."""
+        cases = self._candidates(kernels, problem)
+        elements = problem.n * problem.rows
+        nbytes = elements * problem.reduction.dtype.size
+        why = why_too_large(nbytes * self._backend.traits.host_copies)
+        late = _INPUTS * elements / _MADE_PER_S >= deadline.left_s
+        if not cases:
+            return Found(problem=problem, why=_why_none(kernels, problem), refused=True)
+        if why or late:
+            return Found(problem=problem, why=why or "--max-time leaves no time for it")
+        before = self._choices_before(kernels, problem)
+        op, dtype = problem.reduction.op.name, problem.reduction.dtype.name
+        title = f"timing {op} of {problem.n} {dtype}"
+        title += f" x {problem.rows} rows" if problem.rows != 1 else ""
+        halving = Deadline(_HALVING_SHARE * deadline.left_s)
+        try:
+            with (
+                self._phase(title, _HALVINGS) as progress,
+                candidate_timer(
+                    self._backend, self._monitor, problem, cases, halving, progress
+                ) as timer,
+            ):
+                finalists = _finalists(timer, cases)
+        except KeyboardInterrupt:
+            return Found(problem=problem, tried=len(cases), interrupted=True)
+        except OutOfMemory as error:
+            return Found(problem=problem, tried=len(cases), why=str(error))
+        if not finalists:
+            why = f"--max-time leaves no time for its {counted(len(cases), 'launch shape')}"
+            return Found(problem=problem, unfit=timer.unfit, wrong=timer.wrong, why=why)
+        whole = {case.name: case for case in (*before.values(), *finalists)}
+        found = self._measured(list(whole.values()), before, problem, deadline)
+        return replace(found, unfit=timer.unfit, wrong=timer.wrong, tried=len(cases))
+
+    def _candidates(self, kernels: Sequence[Kernel], problem: Problem) -> list[Case]:
+        return candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
+
+    def _choices_before(self, kernels: Sequence[Kernel], problem: Problem) -> dict[str, Case]:
+        """The cases to compare with: the current choices of `auto`, and the default shape of a
+        kernel that was named alone."""
+        registry = self._registry.kernels
+        found = {k.id: own_case(k, problem.reduction) for k in kernels[: len(kernels) == 1]}
+        for name in (AUTO, AUTO_FIXED):
+            chooser = Chooser(name, registry, self._facts, self._tables)
+            choice = chooser.choose(problem.reduction, problem.n, problem.rows)
+            if choice is not None:
+                kernel = registry[choice.kernel.entry]
+                shape = choice.block, choice.items, choice.kernel.grid
+                found[name] = case_of(kernel, problem.reduction, *shape)
+        return found
+
+    def _measured(
+        self, cases: Sequence[Case], before: Mapping[str, Case], problem: Problem,
+        deadline: Deadline,
+    ) -> Found:  # fmt: skip
+        """Verify and time these cases in the same rounds; compare the fastest with those before."""
+        settings = Settings(
+            reductions=(problem.reduction,), sizes=(problem.n,), rows=problem.rows, rounds=_ROUNDS,
+            deadline=deadline,
+        )  # fmt: skip
+        choices = [
+            Choice(case.kernel, name=case.name, block=case.block, items=case.items)
+            for case in cases
+        ]
+        session = Session(self._backend, self._spec, settings, self._phase)
+        try:
+            parts = measured(session, choices)
+        finally:
+            session.close()
+        peak = self._backend.info().peak_gb_s
+        records = Recorder(self._backend.name, peak, settings, self._registry).all_records(parts)
+        timed = {r.name: r for r in records if r.time_us is not None}
+        outcomes = tuple(
+            _outcome(name, case, cases, timed)
+            for name, case in before.items() if case.name in timed
+        )  # fmt: skip
+        return Found(
+            problem=problem, outcomes=outcomes, records=tuple(records),
+            why=None if outcomes else "no time was left to measure the best",
+            interrupted=any(part.interrupted for part in parts),
+        )  # fmt: skip
 
 
 def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[Kernel]:
     """The kernels that kernel names, families, patterns and `auto` stand for; no names mean `auto`.
     Raises UsageError for an unknown or external one."""
-    automatic = _OF_ARRAYS if rows == 1 else _OF_ROWS
+    # For one array those of a single launch.
+    automatic = ("limit",) if rows == 1 else ("limit", "rows", "warp")
     found: dict[str, Kernel] = {}
     for name in names or (AUTO,):
         kernels = [k for k in registry.kernels.values() if k.family == name]
@@ -65,27 +233,13 @@ def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[K
             ]  # fmt: skip
         for kernel in kernels or [choice.kernel for choice in registry.choose([name])]:
             found[kernel.id] = kernel
-    foreign = next((kernel for kernel in found.values() if kernel.id not in registry.kernels), None)
-    if foreign is not None:
+    external = next((k for k in found.values() if k.id not in registry.kernels), None)
+    if external is not None:
         raise UsageError(
-            f"tune takes the kernels of the package only: bench {foreign.path} with --block and "
+            f"tune takes the kernels of the package only: bench {external.path} with --block and "
             "--items"
         )
     return list(found.values())
-
-
-def case_of(
-    kernel: Kernel, reduction: Reduction, block: int, items: int, grid: Grid | None = None
-) -> Case:
-    """A kernel in a launch shape, with a name that states both."""
-    kernel = replace(kernel, grid=grid or kernel.grid)
-    shape = f"{kernel.id}, {block} x {items} {kernel.grid}"
-    return Case(kernel, reduction, block, items, name=shape)
-
-
-def own_case(kernel: Kernel, reduction: Reduction) -> Case:
-    """A kernel in its default launch shape."""
-    return case_of(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
 
 
 def candidates(
@@ -108,28 +262,37 @@ def candidates(
 
 def _shapes(kernel: Kernel, reduction: Reduction, rows: int) -> Iterator[Case]:
     """The default launch shape of a kernel, then the others."""
-    size = reduction.dtype.size
     own = own_case(kernel, reduction)
     yield own
     items = dict.fromkeys(int(own.items * share) for share in _SHARES)
     grids = kernel.grids[: 3 if rows == 1 else 2]
     for block in (block for block in _BLOCKS if kernel.why_not_block(block) is None):
         for count in items:
-            if count and kernel.why_not_items(count, size) is None:
+            if count and kernel.why_not_items(count, reduction.dtype.size) is None:
                 yield from (case_of(kernel, reduction, block, count, grid) for grid in grids)
 
 
-#: Launches of a candidate in half a round: one sample of a short kernel.
-_LAUNCHES = 8
+def case_of(
+    kernel: Kernel, reduction: Reduction, block: int, items: int, grid: Grid | None = None
+) -> Case:
+    """A kernel in a launch shape, with a name that states both."""
+    kernel = replace(kernel, grid=grid or kernel.grid)
+    shape = f"{kernel.id}, {block} x {items} {kernel.grid}"
+    return Case(kernel, reduction, block, items, name=shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """`rows` reductions of `n` elements each."""
+def own_case(kernel: Kernel, reduction: Reduction) -> Case:
+    """A kernel in its default launch shape."""
+    return case_of(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
 
-    reduction: Reduction
-    n: int
-    rows: int
+
+def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
+    """Why no kernel takes a problem."""
+    for kernel in kernels[: len(kernels) == 1]:
+        why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
+        if why:
+            return f"{kernel.id} {why}"
+    return "none of the named kernels takes it"
 
 
 class CandidateTimer:
@@ -223,40 +386,45 @@ def _why_wrong(bound: Bound, data: TimedData) -> str | None:
     return verdict.reason
 
 
-#: The most rounds between two halvings.
-_MOST_ROUNDS = 4
-#: How much faster a kernel can be in one context than in another: 2.1 % on an H200.
-_FAVOUR = 1.02
 #: Returns the medians of so many rounds of these candidates. None is a round lost to a slow host, a
 #: missing candidate could not be measured, and no candidates at all mean that time is up.
 MeasureRounds = Callable[[Sequence[str], int], Mapping[str, Sequence[float | None]]]
 
 
+def _finalists(timer: CandidateTimer, cases: Sequence[Case]) -> list[Case]:
+    """The fastest candidates, with some of a fixed summation order among them."""
+    by_name = {case.name: case for case in cases}
+    best = successive_halving(timer.names, timer.measure, _FINALISTS)
+    if all(_varies(by_name[name]) for name in best):
+        fixed = [name for name in timer.names if not _varies(by_name[name])]
+        best += successive_halving(fixed, timer.measure, _FINALISTS // 2)
+    return [by_name[name] for name in best]
+
+
+def _varies(case: Case) -> bool:
+    """Whether the summation order varies from launch to launch."""
+    return case.kernel.varies(case.reduction)
+
+
 def successive_halving(names: Sequence[str], measure: MeasureRounds, finalists: int) -> list[str]:
     """The `finalists` fastest candidates, fastest first; fewer if the others are clearly slower or
     could not be measured."""
-    alive, rounds, cut = list(names), 1, False
+    alive, rounds = list(names), 1
     taken: dict[str, list[float | None]] = {name: [] for name in names}
     while len(alive) > finalists:
         found = measure(alive, rounds)
-        if not found:
-            cut = True
+        if not found:  # time is up
+            alive = [name for name in alive if known(taken[name])]
             break
         for name, by_round in found.items():
             taken[name] += by_round
-        alive = _survivors([name for name in alive if name in found], taken, finalists)
+        alive = [name for name in alive if name in found]
+        medians = {name: median(known(taken[name])) for name in alive if known(taken[name])}
+        ranked = sorted(medians, key=lambda name: medians[name])
+        half = ranked[: max(finalists, -(-len(alive) // 2))]
+        alive = [name for name in half if not _clearly_slower(taken[name], taken[ranked[0]])]
         rounds = min(2 * rounds, _MOST_ROUNDS)
-    return [name for name in alive if known(taken[name])][:finalists] if cut else alive[:finalists]
-
-
-def _survivors(
-    alive: Sequence[str], taken: Mapping[str, Sequence[float | None]], finalists: int
-) -> list[str]:
-    """The faster half without those clearly slower than the fastest; fastest first."""
-    medians = {name: median(known(taken[name])) for name in alive if known(taken[name])}
-    ranked = sorted(medians, key=lambda name: medians[name])
-    half = ranked[: max(finalists, -(-len(alive) // 2))]
-    return [name for name in half if not _clearly_slower(taken[name], taken[ranked[0]])]
+    return alive[:finalists]
 
 
 def _clearly_slower(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
@@ -265,184 +433,15 @@ def _clearly_slower(one: Sequence[float | None], other: Sequence[float | None]) 
     return ratios is not None and ratios[0] > _FAVOUR
 
 
-#: How many candidates are measured in fresh contexts.
-_FINALISTS = 4
-#: The number of halvings, for the progress bar.
-_HALVINGS = 8
-#: Rounds of the final measurement.
-_ROUNDS = 9
-#: Elements per second at which inputs and reference results are made, and inputs per problem.
-_MADE_PER_S, _INPUTS = 1.5e8, 2
-#: How much rounds of identical kernels differ (H200, results/nvidia-h200/selftest.json).
-_NOISE = 0.003
-#: The share of a problem's time for successive halving.
-_RACING = 0.4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The fastest case for `auto`, `auto:fixed` or a kernel (`name`), its record, the record of the
-    choice before, and the speedup over that with a 95 % interval."""
-
-    name: str
-    best: Case
-    record: Record
-    against: Record
-    speedup: float
-    speedup_low: float | None
-    speedup_high: float | None
-
-    @property
-    def gains(self) -> bool:
-        """Whether the choice has changed: it is faster beyond the noise."""
-        return self.record != self.against
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The outcomes for one problem with their records, the reasons of candidates that are unfit or
-    wrong, and `why` there is no outcome; `refused` if no kernel takes the problem."""
-
-    problem: Problem
-    outcomes: tuple[Outcome, ...] = ()
-    records: tuple[Record, ...] = ()
-    unfit: Mapping[str, str] = field(default_factory=dict)
-    wrong: Mapping[str, str] = field(default_factory=dict)
-    tried: int = 0
-    why: str | None = None
-    refused: bool = False
-    interrupted: bool = False
-
-
-class Search:
-    """Searches the launch shapes of kernels on an open GPU."""
-
-    def __init__(
-        self, backend: TimedBackend, spec: BackendSpec, registry: Registry,
-        tables: tuple[Table, ...], phase: Phase,
-    ) -> None:  # fmt: skip
-        self._backend, self._spec, self._registry = backend, spec, registry
-        self._tables, self._phase = tables, phase
-        self._monitor, self._facts = backend.monitor(), facts_of(backend)
-
-    def compile(
-        self, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
-    ) -> None:
-        """Compile all candidates first, so that the time of no problem is spent on it."""
-        plans: dict[Case, list[Plan]] = {}
-        for problem in problems:
-            for case in self._candidates(kernels, problem):
-                plan = case.plan(problem.n, problem.rows, self._facts.limits)
-                plans.setdefault(case, []).append(plan)
-        units = {
-            (case.kernel.id, case.reduction, case.block, case.items, unit)
-            for case, some in plans.items() for plan in some for unit in plan.units
-        }  # fmt: skip
-        with self._phase("compiling", len(units)) as progress:
-            build(self._backend, plans, progress.step, deadline)
-
-    def _candidates(self, kernels: Sequence[Kernel], problem: Problem) -> list[Case]:
-        return candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
-
-    def fastest(self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline) -> Found:
-        """The fastest cases for a problem; after Ctrl-C what was measured so far."""
-        cases = self._candidates(kernels, problem)
-        nbytes = problem.n * problem.rows * problem.reduction.dtype.size
-        why = why_too_large(nbytes * self._backend.traits.host_copies)
-        late = _INPUTS * problem.n * problem.rows / _MADE_PER_S >= deadline.left_s
-        if not cases:
-            return Found(problem=problem, why=_why_none(kernels, problem), refused=True)
-        if why or late:
-            return Found(problem=problem, why=why or "--max-time leaves no time for it")
-        seeded = self._seeded(kernels, problem)
-        try:
-            with (
-                self._phase(_title(problem), _HALVINGS) as progress,
-                candidate_timer(
-                    self._backend, self._monitor, problem, cases,
-                    Deadline(_RACING * deadline.left_s), progress,
-                ) as running,
-            ):  # fmt: skip
-                finalists = self._halved(running, cases)
-        except KeyboardInterrupt:
-            return Found(problem=problem, tried=len(cases), interrupted=True)
-        except OutOfMemory as error:
-            return Found(problem=problem, tried=len(cases), why=str(error))
-        if not finalists:
-            why = f"--max-time leaves no time for its {counted(len(cases), 'launch shape')}"
-            return Found(problem=problem, unfit=running.unfit, wrong=running.wrong, why=why)
-        whole = {case.name: case for case in (*seeded.values(), *finalists)}
-        found = self._measured(list(whole.values()), seeded, problem, deadline)
-        return replace(found, unfit=running.unfit, wrong=running.wrong, tried=len(cases))
-
-    def _seeded(self, kernels: Sequence[Kernel], problem: Problem) -> dict[str, Case]:
-        """The cases to compare with: the current choices of `auto`, and the default shape of a
-        kernel that was named alone."""
-        registry = self._registry.kernels
-        found = {k.id: own_case(k, problem.reduction) for k in kernels[: len(kernels) == 1]}
-        for name in (AUTO, AUTO_FIXED):
-            chooser = Chooser(name, registry, self._facts, self._tables)
-            taken = chooser.choose(problem.reduction, problem.n, problem.rows)
-            if taken is not None:
-                kernel = registry[taken.kernel.entry]
-                shape = taken.block, taken.items, taken.kernel.grid
-                found[name] = case_of(kernel, problem.reduction, *shape)
-        return found
-
-    def _halved(self, running: CandidateTimer, cases: Sequence[Case]) -> list[Case]:
-        """The finalists, with some of a fixed summation order among them."""
-        by_name = {case.name: case for case in cases}
-        best = successive_halving(running.names, running.measure, _FINALISTS)
-        if all(_varies(by_name[name]) for name in best):
-            fixed = [name for name in running.names if not _varies(by_name[name])]
-            best += successive_halving(fixed, running.measure, _FINALISTS // 2)
-        return [by_name[name] for name in best]
-
-    def _measured(
-        self, cases: Sequence[Case], seeded: Mapping[str, Case], problem: Problem,
-        deadline: Deadline,
-    ) -> Found:  # fmt: skip
-        """Verify and time these cases in the same rounds; compare the fastest with those before."""
-        settings = Settings(
-            reductions=(problem.reduction,), sizes=(problem.n,), rows=problem.rows, rounds=_ROUNDS,
-            deadline=deadline,
-        )  # fmt: skip
-        choices = [
-            Choice(case.kernel, name=case.name, block=case.block, items=case.items)
-            for case in cases
-        ]
-        session = Session(self._backend, self._spec, settings, self._phase)
-        try:
-            parts = measured(session, choices)
-        finally:
-            session.close()
-        peak = self._backend.info().peak_gb_s
-        records = Recorder(self._backend.name, peak, settings, self._registry).all_records(parts)
-        timed = {r.name: r for r in records if r.time_us is not None}
-        outcomes = [
-            outcome
-            for name, before in seeded.items()
-            if (outcome := _outcome(name, before, cases, timed)) is not None
-        ]
-        return Found(
-            problem=problem, outcomes=tuple(outcomes), records=tuple(records),
-            why=None if outcomes else "no time was left to measure the best",
-            interrupted=any(part.interrupted for part in parts),
-        )  # fmt: skip
-
-
-def _varies(case: Case) -> bool:
-    return case.kernel.varies(case.reduction)
-
-
 def _outcome(
     name: str, before: Case, cases: Sequence[Case], timed: Mapping[str | None, Record]
-) -> Outcome | None:
-    """The fastest case allowed under a name: the one before, unless another is faster beyond the
-    noise. None if the one before has no time."""
-    allowed = [case for case in cases if case.name in timed and _may_be(name, case)]
-    if before.name not in timed:
-        return None
+) -> Outcome:
+    """The fastest case allowed under a name (`auto`, `auto:fixed`, or its own kernel): the one
+    before, unless another is faster beyond the noise."""
+    allowed = [
+        case for case in cases if case.name in timed
+        and (name == AUTO or (not _varies(case) if name == AUTO_FIXED else case.kernel.id == name))
+    ]  # fmt: skip
     best = min(allowed, key=lambda case: timed[case.name].time_us or 0.0)
     if not faster(timed[best.name], timed[before.name]):
         best = before
@@ -452,13 +451,6 @@ def _outcome(
         name=name, best=best, record=timed[best.name], against=timed[before.name],
         speedup=median(ratios), speedup_low=low, speedup_high=high,
     )  # fmt: skip
-
-
-def _may_be(name: str, case: Case) -> bool:
-    """Whether a case may be chosen under a name, `auto`, `auto:fixed` or its own kernel."""
-    if name in (AUTO, AUTO_FIXED):
-        return not (name == AUTO_FIXED and _varies(case))
-    return case.kernel.id == name
 
 
 def faster(one: Record, other: Record) -> bool:
@@ -480,17 +472,3 @@ def entry_of(outcome: Outcome) -> Entry:
         time_us_high=record.time_us_high,
         measured=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
-
-
-def _title(problem: Problem) -> str:
-    rows = f" x {problem.rows} rows" if problem.rows != 1 else ""
-    return f"timing {problem.reduction.op.name} of {problem.n} {problem.reduction.dtype.name}{rows}"
-
-
-def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
-    """Why no kernel takes a problem."""
-    for kernel in kernels[: len(kernels) == 1]:
-        why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
-        if why:
-            return f"{kernel.id} {why}"
-    return "none of the named kernels takes it"

@@ -656,7 +656,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "traffic as text": (lambda d: d["traffic"][0].update(sectors="8"), "traffic 1: sectors is '8'"),
     "traffic of no block": (
         lambda d: d["traffic"][1].update(block=0),
-        "traffic 2: block and items are 0",
+        "traffic 2: block is 0",
     ),
     "twice": (lambda d: d["units"].append(d["units"][0]), "it holds a kernel twice"),
     "arch": (first(arch="x"), "unit 1: arch is 'x'"),
