@@ -62,7 +62,7 @@ def counts_of(opcodes: Mapping[str, int]) -> dict[str, int]:
 
 
 def histogram_text(opcodes: Mapping[str, int]) -> str:
-    """A histogram as it is stored: `FADD:14 LDG:8`."""
+    """The stored form of a histogram: `FADD:14 LDG:8`."""
     return " ".join(f"{opcode}:{opcodes[opcode]}" for opcode in sorted(opcodes))
 
 
@@ -208,7 +208,6 @@ class Resources:
 
     @property
     def spill_bytes(self) -> int:
-        """Bytes of register spills."""
         return self.spill_store_bytes + self.spill_load_bytes
 
 

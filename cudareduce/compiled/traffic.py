@@ -1,4 +1,4 @@
-"""What a kernel asks of memory, counted by the emulator from the addresses of its threads.
+"""Counts a kernel's memory accesses on the emulator, from the addresses of its threads.
 
 Machine code does not show whether the lanes of a warp read neighbours, or meet in one bank of
 shared memory. The same text, run thread by thread, does, and always to the same counts.

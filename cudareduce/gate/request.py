@@ -71,7 +71,6 @@ class Remeasuring:
 
     @property
     def budget_s(self) -> float:
-        """Seconds to measure rows in doubt for longer."""
         return BUDGET_S if self.budget is None else self.budget
 
     @property
@@ -208,19 +207,14 @@ def load_thresholds(path: Path | None, default: float | None, known: Collection[
             'such as "reduce_v7_shuffle" = "3%"'
         )
     by_kernel = tuple((name, threshold(name, value)) for name, value in kernels.items())
+    rows = (*known, *(f"peer:{library}" for library in NAMES))  # which need not be installed
     for name in kernels:
-        if not _names_any(name, known):
+        if not (name.startswith("peer:") and meant(name, NAMES)) and not any(
+            fnmatchcase(row, name) for row in rows
+        ):
             raise UsageError(
                 f"{path}:{line_of(text, name) or 1}: no kernel is called {quoted(name)}: "
                 f"{hint(name, list(known))}"
             )
-    found = threshold("default", general)
-    return Thresholds(found if default is None else default, by_kernel)
-
-
-def _names_any(name: str, known: Collection[str]) -> bool:
-    """Whether a name or pattern can match a row. A library need not be installed."""
-    if name.startswith("peer:") and meant(name, NAMES):
-        return True
-    rows = (*known, *(f"peer:{library}" for library in NAMES))
-    return any(fnmatchcase(row, name) for row in rows)
+    general = threshold("default", general)
+    return Thresholds(general if default is None else default, by_kernel)

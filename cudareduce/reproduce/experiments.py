@@ -1,4 +1,4 @@
-"""A published experiment, done again: its sizes, block, inputs and timed region, its figures beside
+"""A published experiment with its own sizes, block, inputs and timed region: its figures next to
 ours, each against the peak of the card it was measured on."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cudareduce.report.section import Section
 from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run
 
-#: Columns of the publication: shown where it printed, or lets compute, at least one of them.
-_THEIRS = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)", "ncu %")
+#: Columns of the publication: shown if it printed, or lets compute, at least one of their figures.
+_PUBLISHED = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,8 @@ def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
     """A suite's versions by size, in the author's order."""
     groups: dict[tuple[int, int], list[Choice]] = {}
     about = suite.experiment
-    sizes = about.get("n", [2**25])
     for row in suite.rows:
-        for n in [row.n] if row.n is not None else sizes:
+        for n in [row.n] if row.n is not None else about.get("n", [2**25]):
             rows = row.rows if row.rows is not None else about.get("rows", 1)
             block = row.block or about.get("block")
             choice = Choice(kernels[row.kernel], suite.id, row.name, block, row.items)
@@ -44,33 +43,43 @@ def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
     return [Experiment(n, rows, tuple(choices)) for (n, rows), choices in groups.items()]
 
 
+def merged(suite: Suite, runs: list[Run], shares: Shares) -> Run:
+    """One run of all experiments of a suite, with the figures of the profiler."""
+    remarks = dict.fromkeys(remark for run in runs for remark in run.protocol.get("remarks", ()))
+    extra = {
+        "suite": suite.id, "profiler": asdict(shares), "remarks": list(remarks),
+        "measured": [story for run in runs for story in run.protocol.get("measured", ())],
+    }  # fmt: skip
+    records = tuple(record for run in runs for record in run.records)
+    return replace(runs[0], records=records, protocol=dict(runs[0].protocol) | extra)
+
+
 def tables(run: Run, registry: Registry) -> list[Section]:
-    """A run's tables: the author's where it reproduces a publication, else ours. A UsageError if
+    """A run's tables: the author's if it reproduces a publication, else ours. Raises UsageError if
     it is not of the suite that it names."""
     name = run.protocol.get("suite")
     if name is None:
         return sections(run, roots=registry.roots)
     suite = registry.suite(name)
-    foreign = {r.name for r in run.records} - {row.name for row in suite.rows}
-    if foreign or not run.records or not {r.dtype for r in run.records} <= set(DTYPES):
+    unknown = {r.name for r in run.records} - {row.name for row in suite.rows}
+    if unknown or not run.records or not {r.dtype for r in run.records} <= set(DTYPES):
         raise UsageError(f"the run is not of the suite {name} as it is now: reproduce it again")
     profiled = run.protocol.get("profiler") or {"throughput_pct": {}}
     return [section(suite, run, Shares(**profiled))]
 
 
 def section(suite: Suite, run: Run, shares: Shares) -> Section:
-    """The author's table: his versions in his order, our figures and, in brackets, his."""
-    about = suite.experiment
-    names = [row.name for row in suite.rows]
+    """The author's table in his order: our figures and, in brackets, his."""
+    about, by_name = suite.experiment, {row.name: row for row in suite.rows}
+    names = list(by_name)
     run = replace(run, records=tuple(sorted(run.records, key=lambda r: names.index(r.name or ""))))
     first = run.records[0]
     one_size = len({(r.n, r.rows) for r in run.records}) == 1
     timed = any(r.time_us is not None for r in run.records)
-    by_name = {row.name: row for row in suite.rows}
     table = [_row(by_name[r.name or ""], r, about, shares) for r in run.records]
     wanted = {"published as", "us", "GB/s", "%peak", "x"} if timed else {"published as", "answer"}
     wanted |= set() if one_size else {"elements"}
-    wanted |= {name for name in _THEIRS[:-1] if any(row[name] != DASH for row in table)}
+    wanted |= {name for name in _PUBLISHED if any(row[name] != DASH for row in table)}
     wanted |= {"ncu %"} if "(util.)" in wanted else set()
     header = tuple(name for name in table[0] if name in wanted)
     size = f", {_elements(first)}" if one_size else ""
@@ -86,10 +95,10 @@ def _elements(record: Record) -> str:
 
 
 def _row(row: SuiteRow, record: Record, about: Mapping[str, Any], shares: Shares) -> dict[str, str]:
-    printed = row.published
-    us = printed.get("time_us")
+    published = row.published
+    us = published.get("time_us")
     read = record.n * record.rows * DTYPES[record.dtype].size
-    gb_s = printed.get("gb_s") or (read / us / 1e3 if us else None)
+    gb_s = published.get("gb_s") or (read / us / 1e3 if us else None)
     peak = about.get("gpu_peak_gb_s")
     return {
         "published as": row.name,
@@ -102,43 +111,39 @@ def _row(row: SuiteRow, record: Record, about: Mapping[str, Any], shares: Shares
         "(us)": DASH if us is None else f"{us:g}",
         "(GB/s)": rate_text(gb_s),
         "(%peak)": share_text(100 * gb_s / peak if gb_s and peak else None),
-        "(x)": ratio_text(printed.get("speedup")),
-        "(util.)": share_text(printed.get("utilisation_pct")),
+        "(x)": ratio_text(published.get("speedup")),
+        "(util.)": share_text(published.get("utilisation_pct")),
         "ncu %": share_text(shares.throughput_pct.get(record.kernel)),
     }
 
 
 def _notes(suite: Suite, run: Run, shares: Shares, shown: set[str]) -> tuple[str, ...]:
-    about = suite.experiment
-    notes = []
+    about, notes = suite.experiment, []
     if any(record.time_us is not None for record in run.records):
-        notes.append(
-            f"%peak is of {rate_text(run.device.peak_gb_s)} GB/s, {run.device.name}'s theory"
-        )
+        peak = rate_text(run.device.peak_gb_s)
+        notes.append(f"%peak is of {peak} GB/s, the theoretical peak of {run.device.name}")
     if "(us)" in shown:
-        peak = about["gpu_peak_gb_s"]
-        notes.append(f"In brackets: as published, {about['gpu']}; (%peak) is of its {peak:g} GB/s.")
+        peak = f"{about['gpu_peak_gb_s']:g}"
+        notes.append(f"In brackets: as published, {about['gpu']}; (%peak) is of its {peak} GB/s.")
     else:
         notes.append("The publication prints no figures.")
     if "(util.)" in shown:
         why_not = f"; none here: {shares.why_not}" if shares.why_not else ""
         notes.append(
-            "(util.) is the utilisation as printed, ncu % what Nsight Compute says of our launch: "
-            f"memory throughput{why_not}."
+            "(util.) is the published utilisation, ncu % the memory throughput of our launch "
+            f"according to Nsight Compute{why_not}."
         )
     notes += [f"Timed there: {about['timed']}."] if "timed" in about else []
     notes += [about["note"]] if "note" in about else []
     notes += [f"{r.name}: {r.reason}" for r in run.records if r.reason]
     notes += about.get("errata", [])
     notes += [f"{row.name}: {row.erratum}" for row in suite.rows if row.erratum]
-    notes += run.protocol.get("remarks", [])
-    return tuple(notes)
+    return (*notes, *run.protocol.get("remarks", []))
 
 
 def fastcuda_lines(run: Run) -> str:
-    """FastCuda's own `key=value` lines, but for a status that depends on the answers."""
-    first = run.records[0]
-    lines = [f"n={first.n}", f"device={run.device.name}"]
+    """FastCuda's own `key=value` lines, but for a status that depends on the results."""
+    lines = [f"n={run.records[0].n}", f"device={run.device.name}"]
     for r in run.records:
         version, _, what = r.kernel.removeprefix("reduce_").partition("_")
         lines.append(f"algorithm={what}_{version}")
@@ -148,16 +153,3 @@ def fastcuda_lines(run: Run) -> str:
             lines.append(f"abs_error={r.error:.3e}")
     wrong = any(r.verdict == "fail" for r in run.records)
     return "\n".join([*lines, f"status={'wrong' if wrong else 'ok'}"]) + "\n"
-
-
-def merged(suite: Suite, runs: list[Run], shares: Shares) -> Run:
-    """One run of all experiments of a suite, with what the profiler said."""
-    records = tuple(record for run in runs for record in run.records)
-    extra = {
-        "suite": suite.id, "profiler": asdict(shares),
-        "measured": [story for run in runs for story in run.protocol.get("measured", ())],
-        "remarks": list(dict.fromkeys(
-            remark for run in runs for remark in run.protocol.get("remarks", ())
-        )),
-    }  # fmt: skip
-    return replace(runs[0], records=records, protocol=dict(runs[0].protocol) | extra)

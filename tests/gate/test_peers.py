@@ -77,8 +77,8 @@ def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
     code, out, _ = cudareduce("compare", baseline, now)
     assert code == 0
     assert (
-        "not compared, as of these only the host's time in us is known: peer:fine:as_called 57, "
-        "now 950 at n = 2^13, the furthest apart of 2"
+        "not compared, since only the host's time in us is known: peer:fine:as_called 57, "
+        "now 950 at n = 2^13, the largest difference of 2"
     ) in " ".join(out.split())
 
 

@@ -74,7 +74,7 @@ def test_what_is_measured_again(check: Call) -> None:
     assert first["--n"] == second["--n"] == ",".join(map(str, SIZES))
     assert second["--engine"] == "peer:two_shot,peer:one_shot" and second["--rounds"] == "18"
     assert "3 look slower: measuring again with 2 times the rounds, with 3 of the control" in err
-    assert "as of these only the host's time in us is known: all-reduce host" in err
+    assert "since only the host's time in us is known: all-reduce host" in err
 
 
 def test_what_is_in_doubt_is_measured_for_longer(check: Call) -> None:
@@ -440,7 +440,7 @@ def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
     told = " ".join(out.split())
     assert code == 1
     assert "6 compared: 3 SLOWER, 3 SAME" in told
-    assert "not compared, as of these only the host's time in us is known: all-reduce host" in told
+    assert "not compared, since only the host's time in us is known: all-reduce host" in told
     assert "no verdict: skew of" in told
 
 
