@@ -139,7 +139,7 @@ def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
     code, out, _ = check(stored(Machine()), Machine(1, skew_us=1.9), "--strict")
     assert code == 0
     told = " ".join(out.split())
-    assert "ranks lie further apart than before, which is no verdict: skew of" in told
+    assert "ranks end further apart than before (not judged): skew of" in told
     assert "peer:one_shot 0.30, now 1.9 us at n = 2^10" in told
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
 
@@ -441,7 +441,7 @@ def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
     assert code == 1
     assert "6 compared: 3 SLOWER, 3 SAME" in told
     assert "not compared, since only the host's time in us is known: all-reduce host" in told
-    assert "no verdict: skew of" in told
+    assert "(not judged): skew of" in told
 
 
 def test_another_host_is_compared_by_its_links(
