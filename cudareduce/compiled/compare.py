@@ -22,13 +22,13 @@ from cudareduce.compiled.store import Failed, Key, Side, Unit
 from cudareduce.compiled.traffic import Traffic
 
 #: `verify`: it may be faster, and wrong.
-Weight = Literal["worse", "verify", "better", "told"]
+Weight = Literal["worse", "verify", "better", "neutral"]
 #: A factor of two: a loop unrolled twice, a division, or added work.
 _TWICE = 2.0
 #: Resources in local memory.
 _COSTLY = ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
 #: The most opcodes that are listed.
-_TOLD_OPCODES = 5
+_MOST_OPCODES = 5
 #: Growth beyond what loads of a few partial results explain.
 _SHARE, _GROWTH = 1.1, 1.25
 #: A block so small that only registers limit how many fit an SM.
@@ -52,12 +52,12 @@ def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
     """The differences between two units."""
     reshaped = (old.block, old.items) != (new.block, new.items)
     for name in ("block", "items"):
-        yield from _changed(name, getattr(old, name), getattr(new, name), "told")
+        yield from _changed(name, getattr(old, name), getattr(new, name), "neutral")
     before, after = asdict(old.resources), asdict(new.resources)
     for name, value in before.items():
         costs: Weight = "worse" if after[name] > value else "better"
         what = "named_barriers" if name == "barriers" else name
-        yield from _changed(what, value, after[name], costs if name in _COSTLY else "told")
+        yield from _changed(what, value, after[name], costs if name in _COSTLY else "neutral")
     yield from _warps(old, new, reshaped)
     if old.code is not None and new.code is not None:
         yield from _code_changes(old, new, reshaped)
@@ -74,7 +74,7 @@ def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
         plain = [replace(unit.resources, shared_bytes=0) for unit in (old, new)]
         held = [resident_warps(used, _SMALL_BLOCK, old.arch) or 0 for used in plain]
         growth = max(1.0, new.items / old.items)
-        weight = "worse" if held[1] * growth * _TWICE <= held[0] else "told"
+        weight = "worse" if held[1] * growth * _TWICE <= held[0] else "neutral"
     yield from _changed("resident_warps", shown[0], shown[1], weight)
 
 
@@ -100,37 +100,39 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
     was, now = old.code.in_flight, new.code.in_flight
     most = _RELOADED if reshaped else _TWICE
     halved = now and now * most <= was * min(1.0, new.items / old.items)
-    weight: Weight = "worse" if halved else "better" if now >= was * _TWICE * more else "told"
+    weight: Weight = "worse" if halved else "better" if now >= was * _TWICE * more else "neutral"
     yield from _changed("bytes_loaded_before_the_first_use", was, now, weight)
     moved = [*differences(old.code.opcodes, new.code.opcodes)]
     if moved:
-        rest = f" and {len(moved) - _TOLD_OPCODES} more" if len(moved) > _TOLD_OPCODES else ""
-        yield Change("opcodes", ", ".join(islice(moved, _TOLD_OPCODES)) + rest, "told")
+        rest = f" and {len(moved) - _MOST_OPCODES} more" if len(moved) > _MOST_OPCODES else ""
+        yield Change("opcodes", ", ".join(islice(moved, _MOST_OPCODES)) + rest, "neutral")
     elif old.code.sha != new.code.sha:
-        yield Change("operands", "the same opcodes in another order or on other operands", "told")
+        yield Change(
+            "operands", "the same opcodes in another order or on other operands", "neutral"
+        )
 
 
 def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> Weight:
     """The meaning of a changed instruction count."""
     match kind:
         case "all":
-            return "worse" if now >= was * _TWICE * more else "told"
+            return "worse" if now >= was * _TWICE * more else "neutral"
         case "local":
             return "worse" if now > was else "better"
         case "conversions" if reshaped:  # one divides to count the rounds of a loop
-            return "told"
+            return "neutral"
         case "double" | "conversions":
-            return "worse" if now > was and now >= was * _TWICE * more else "told"
+            return "worse" if now > was and now >= was * _TWICE * more else "neutral"
         case "barriers" | "atomics" | "fences":
             lost = kind == "fences" and was and not now
             doubled = now >= was * _TWICE * more and now >= was + 2
-            return "worse" if lost or doubled else "told"
+            return "worse" if lost or doubled else "neutral"
         case "calls":  # of functions that are not inlined: printf, an assertion, malloc
-            return "worse" if now and not was and not reshaped else "told"
+            return "worse" if now and not was and not reshaped else "neutral"
         case "sleeps":
-            return "worse" if now > was else "told"
+            return "worse" if now > was else "neutral"
         case _:
-            return "told"
+            return "neutral"
 
 
 def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
@@ -163,12 +165,12 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
     else:
         yield from _grown("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
     fewer = new.fenced_blocks < old.fenced_blocks
-    weight: Weight = "worse" if fewer else "told"
+    weight: Weight = "worse" if fewer else "neutral"
     yield from _changed("blocks_with_a_fence", old.fenced_blocks, new.fenced_blocks, weight)
 
 
 def _grown(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
-    weight: Weight = "told"
+    weight: Weight = "neutral"
     if now > was * limit:
         weight = "worse"
     elif now * limit < was:

@@ -47,7 +47,7 @@ class Compiled:
 
     cubin: bytes
     ptx: str
-    said: str
+    messages: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Nvcc:
                 f"{folder}/kernel.cu",
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-            said = (done.stdout + done.stderr).replace(f"{folder}/", "")
+            messages = (done.stdout + done.stderr).replace(f"{folder}/", "")
             if done.returncode:
-                lines = [line for line in said.splitlines() if line.strip()]
+                lines = [line for line in messages.splitlines() if line.strip()]
                 return BuildError("\n".join(lines) or f"nvcc exits with {done.returncode}")
             cubin, ptx = Path(folder, "kernel.cubin"), Path(folder, "kernel.ptx")
-            return Compiled(cubin.read_bytes(), ptx.read_text(encoding="utf-8"), said)
+            return Compiled(cubin.read_bytes(), ptx.read_text(encoding="utf-8"), messages)
 
 
 def find_nvcc(wanted: str | None = None) -> Nvcc:
@@ -107,7 +107,7 @@ def broken_rules(
     kernel: Kernel, reduction: Reduction, compiled: Compiled, used: Resources
 ) -> Iterator[str]:
     """The rules that a compiled kernel breaks."""
-    for line in re.findall(r".*will be ignored.*", compiled.said):
+    for line in re.findall(r".*will be ignored.*", compiled.messages):
         yield f"ptxas: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
         bytes_ = counted(used.spill_bytes, "byte")
@@ -244,9 +244,9 @@ def left_out(kernels: Sequence[Kernel], architectures: Sequence[int]) -> Iterato
             yield f"{kernel.id} is not compiled for {', '.join(old)}: it needs cc {kernel.min_cc}"
 
 
-def first_error(said: str) -> str:
+def first_error(messages: str) -> str:
     """The first error among the messages of a compiler."""
-    lines = said.splitlines()
+    lines = messages.splitlines()
     return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()
 
 
@@ -262,7 +262,7 @@ def compile_all(
             progress.step()
             return Failed(*job.key, first_error(str(compiled)))
         entry = job.kernel.entry
-        used = parse_resources(compiled.said, entry)
+        used = parse_resources(compiled.messages, entry)
         code = disassembler.read(compiled.cubin, entry) if disassembler else None
         sha = hashlib.sha256(compiled.cubin).hexdigest()[:HASH_DIGITS]
         name, op, dtype, acc, stage, arch = job.key
@@ -370,7 +370,7 @@ def _figures(
     kernel: Kernel, shape: Shape, compiled: Compiled, lines: Sequence[Instruction]
 ) -> Iterator[str]:
     """Resources and instruction counts."""
-    used = parse_resources(compiled.said, kernel.entry)
+    used = parse_resources(compiled.messages, kernel.entry)
     code = code_of(lines, kernel.entry)
     counts = counts_of(code.opcodes)
     what = f"{shape.reduction.op.name} of {shape.reduction.dtype.name}"

@@ -239,12 +239,12 @@ _SM = {
 _REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4
 
 
-def parse_resources(said: str, entry: str) -> Resources:
+def parse_resources(messages: str, entry: str) -> Resources:
     """Parse the output of ptxas -v for an entry point. Raises ValueError."""
-    begin = re.search(rf"Compiling entry function '{re.escape(entry)}'", said)
+    begin = re.search(rf"Compiling entry function '{re.escape(entry)}'", messages)
     if begin is None:
         raise ValueError(f"ptxas reports nothing on {entry}")
-    text = said[begin.end() :]
+    text = messages[begin.end() :]
 
     def number(pattern: str) -> int:
         found = re.search(pattern, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -132,8 +132,7 @@ def check(request: CheckRequest, of_ranks: Callable[[CheckRequest, Run], int]) -
 
     notes += base_notes(outcome.rows, stored, base)
     now = outcome.measured.as_run(now, cases.rounds)
-    return concluded(request, Checked(old=old, now=now, outcome=outcome, rules=rules, notes=notes),
-                     registry)  # fmt: skip
+    return concluded(request, old, now, outcome, rules, notes, registry)
 
 
 def check_base(request: BaseRequest) -> int:
@@ -287,29 +286,19 @@ def check_plan(rules: Rules, remeasuring: Remeasuring) -> CheckPlan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A stored run, its new measurement with the outcome, the rules and the notes."""
-
-    old: Run
-    now: Run
-    outcome: Outcome
-    rules: Rules
-    notes: Sequence[str]
-
-
-def concluded(request: CheckRequest, checked: Checked, registry: Registry) -> int:
+def concluded(
+    request: CheckRequest, old: Run, now: Run, outcome: Outcome, rules: Rules,
+    notes: Sequence[str], registry: Registry,
+) -> int:  # fmt: skip
     """Report, and write the new baseline if requested; returns the exit code."""
-    old, outcome, remeasuring = checked.old, checked.outcome, request.remeasuring
+    remeasuring = request.remeasuring
     # A result that was wrong in a later measurement only is wrong in the new run, too.
     wrong = {identity(row.record): row.record for row in outcome.rows if row.verdict == "WRONG"}
-    now = replace(
-        checked.now, records=tuple(wrong.get(identity(r), r) for r in checked.now.records)
-    )
+    now = replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
     report = ComparisonReport(
         title=f"now against {request.baseline.name}, {now.device.name}", rows=tuple(outcome.rows),
-        rules=checked.rules, head=(side_text("old", old), side_text("new", now)),
-        notes=(*checked.notes, *skew_notes(outcome.rows),
+        rules=rules, head=(side_text("old", old), side_text("new", now)),
+        notes=(*notes, *skew_notes(outcome.rows),
                *host_notes(old.records, outcome.measured.new)),
         against=(*measured_again(remeasuring), "--baseline", str(request.baseline),
                  *judged_again(request.judging)),

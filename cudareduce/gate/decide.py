@@ -62,7 +62,7 @@ def measure_until_decided(
         return Outcome(rows, measured, measured.cut)
     cut, budget = None, Deadline(min(plan.budget_s, plan.deadline.left_s))
     for doubling in range(1, MOST_DOUBLINGS + 1):
-        suspects = uncertain_rows(rows)
+        suspects = _uncertain_rows(rows)
         if not suspects or budget.passed:
             break
         _say_again(suspects, 2**doubling, plan.quiet)
@@ -71,7 +71,7 @@ def measure_until_decided(
             cut = longer.cut
             break
         old = longer.old if stored is None else [row.old for row in suspects if row.old]
-        rows = with_longer(rows, compare(old, longer.new, rules))
+        rows = _with_longer(rows, compare(old, longer.new, rules))
     return Outcome(without_blame(rows, rules), measured, cut)
 
 
@@ -95,11 +95,11 @@ def confirm_slower(outcome: Outcome, measure_fresh: Measure, plan: CheckPlan) ->
     if cut:
         rows = _unconfirmed(outcome.rows, f"not measured again: {cut.why}")
         return replace(outcome, rows=rows, cut=cut)
-    rules, rows = plan.rules, compare_again(suspects, second, plan.rules)
+    rules, rows = plan.rules, _compare_again(suspects, second, plan.rules)
     return replace(outcome, rows=with_confirmation(outcome.rows, rows, rules))
 
 
-def compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
+def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
     """The rows of a confirmation run: against the baseline's kernels where those ran in the same
     rounds, else against the stored records."""
     if rules.paired:
@@ -113,7 +113,7 @@ def compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> 
     return [*compare(second.old, together, in_rounds), *compare(stored, alone, rules)]
 
 
-def uncertain_rows(rows: Sequence[Row]) -> list[Row]:
+def _uncertain_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows that more rounds may decide, with members of their control group."""
     doubtful = [row for row in rows if row.in_doubt]
     return [*doubtful, *_control_rows(rows, doubtful)]
@@ -143,7 +143,7 @@ def _problem(row: Row) -> tuple[object, ...]:
     return problem(row.record)[1:]
 
 
-def with_longer(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
+def _with_longer(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
     """The rows with those in doubt replaced by the rows of a longer measurement. A row without a
     time on both sides replaces nothing unless it is WRONG."""
     second = {identity(row.record): row for row in longer if row.change}

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from math import exp, expm1, log1p, sqrt
 
 import numpy as np
@@ -144,8 +145,8 @@ def shift_by_ranks(old: _Array, new: _Array, confidence: float) -> Estimate:
     """Shift from `old` to `new` with its interval, samples by rows: the median of all pairwise
     differences (Hodges, Lehmann)."""
     apart = new[:, :, np.newaxis] - old[:, np.newaxis, :]
-    size, other = old.shape[1], new.shape[1]
-    return _middle(apart.reshape(len(apart), -1), _beyond(_rank_sums(size, other), confidence))
+    counts = _rank_sums(old.shape[1], new.shape[1])
+    return _median_and_interval(apart.reshape(len(apart), -1), counts, confidence)
 
 
 def paired_shift_by_ranks(differences: _Array, confidence: float) -> Estimate:
@@ -154,30 +155,19 @@ def paired_shift_by_ranks(differences: _Array, confidence: float) -> Estimate:
     count = differences.shape[1]
     first, second = np.triu_indices(count)
     means = (differences[:, first] + differences[:, second]) / 2
-    return _middle(means, _beyond(_signed_ranks(count), confidence))
+    return _median_and_interval(means, _signed_ranks(count), confidence)
 
 
-def _middle(values: _Array, beyond: int) -> Estimate:
-    """Medians by rows, with the interval that leaves out `beyond` values on each side; infinite if
-    `beyond` is 0."""
+def _median_and_interval(values: _Array, counts: list[int], confidence: float) -> Estimate:
+    """Medians by rows, with the ordered values that bound the interval, from the distribution
+    `counts` of the test statistic; infinite if even the outermost are not confident enough."""
+    most = (1 - confidence) / 2 * sum(counts)
+    rank = sum(tail <= most for tail in accumulate(counts))
     ordered = np.sort(values, axis=1)
     middle = np.median(ordered, axis=1)
-    if beyond < 1:
+    if rank < 1:
         return middle, np.full(len(values), -np.inf), np.full(len(values), np.inf)
-    return middle, ordered[:, beyond - 1], ordered[:, -beyond]
-
-
-def _beyond(counts: list[int], confidence: float) -> int:
-    """The rank of the ordered values that bounds the interval, from the distribution of the test
-    statistic; 0 if even the outermost value is not confident enough."""
-    most = (1 - confidence) / 2 * sum(counts)
-    tail, rank = 0, 0
-    for count in counts:
-        tail += count
-        if tail > most:
-            break
-        rank += 1
-    return rank
+    return middle, ordered[:, rank - 1], ordered[:, -rank]
 
 
 @cache

@@ -50,10 +50,26 @@ def opened_trees(request: BaseRequest, registry: Registry) -> Iterator[Trees]:
 
 
 def base_tree(base: str, heads: Sequence[Path], into: Path) -> tuple[dict[str, Kernel], list[str]]:
-    """The kernels of a base by id, with its own prelude, and the problems with unreadable ones; a
-    revision is unpacked into `into`. Raises UsageError."""
+    """The kernels of a base by id, with its own prelude, and the problems with unreadable ones: an
+    old base may use front matter that is no longer known. A revision is unpacked into `into`.
+    Raises UsageError if there are no kernels."""
     folders = base_folders(base, heads, into / "kernels")
-    return load_tree(folders, base_prelude(base, into / "prelude"))
+    prelude = _base_prelude(base, into / "prelude")
+    kernels: dict[str, Kernel] = {}
+    problems: list[str] = []
+    for folder in folders:
+        for path in kernel_files(folder):
+            family = path.parent.name if path.parent != folder else folder.name
+            try:
+                kernel = load_kernel(path, family)
+            except UsageError as error:
+                problems.append(f"left out an unreadable kernel of the base: {error}")
+                continue
+            kernels[kernel.id] = replace(kernel, prelude=prelude)
+    if not kernels:
+        names = ", ".join(str(folder) for folder in folders)
+        raise UsageError("; ".join([f"--base: there are no kernels in {names}", *problems]))
+    return kernels, problems
 
 
 def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
@@ -85,7 +101,7 @@ def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
     return found
 
 
-def base_prelude(base: str, into: Path) -> Path | None:
+def _base_prelude(base: str, into: Path) -> Path | None:
     """The prelude of the base; None if it has none, so that this package's serves both trees. That
     of a revision is unpacked into `into`, if this package is in a checkout that has it."""
     own = device_folder()
@@ -126,32 +142,10 @@ def _git(folder: Path, *words: str) -> str | None:
         )
     except OSError:
         raise UsageError("--base needs git, which was not found: install it") from None
-    said = " ".join(done.stderr.split())
-    if done.returncode and said and "not a git repository" not in said:
-        raise UsageError(f"--base: git refuses: {said}")  # a checkout of another user, for one
+    message = " ".join(done.stderr.split())
+    if done.returncode and message and "not a git repository" not in message:
+        raise UsageError(f"--base: git refuses: {message}")  # a checkout of another user, for one
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def load_tree(
-    folders: Sequence[Path], prelude: Path | None = None
-) -> tuple[dict[str, Kernel], list[str]]:
-    """The kernels of folders by id, with `prelude`, and the problems with unreadable ones: an old
-    base may use front matter that is no longer known. Raises UsageError if there are no kernels."""
-    kernels: dict[str, Kernel] = {}
-    problems: list[str] = []
-    for folder in folders:
-        for path in kernel_files(folder):
-            family = path.parent.name if path.parent != folder else folder.name
-            try:
-                kernel = load_kernel(path, family)
-            except UsageError as error:
-                problems.append(f"the base has a kernel that cannot be read, left out: {error}")
-                continue
-            kernels[kernel.id] = replace(kernel, prelude=prelude)
-    if not kernels:
-        names = ", ".join(str(folder) for folder in folders)
-        raise UsageError("; ".join([f"--base: there are no kernels in {names}", *problems]))
-    return kernels, problems
 
 
 #: A revision as `git describe` prints it. It comes from a file, so nothing else is passed to git.
@@ -178,8 +172,8 @@ def stored_tree(
 
 def revision_of(stored: Run, now: DeviceInfo) -> str | None:
     """The revision of a stored run; None if it has none or this machine compiles differently."""
-    said = stored.tool.get("git")
-    revision = said.removesuffix("-dirty") if isinstance(said, str) else ""
+    git = stored.tool.get("git")
+    revision = git.removesuffix("-dirty") if isinstance(git, str) else ""
     same = all(getattr(stored.device, name) == getattr(now, name) for name in _MADE_BY)
     known = same and _REVISION.fullmatch(revision) and not Path(revision).exists()
     return revision if known else None

@@ -23,7 +23,6 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
 from cudareduce.gate.baseline import side_text
 from cudareduce.gate.command import (
-    Checked,
     base_again,
     check_plan,
     check_rounds,
@@ -97,8 +96,7 @@ def check_ranks(request: CheckRequest, stored: Run) -> int:
         if any(row.confirmed is not None for row in outcome.rows):
             notes += base_notes
         now = outcome.measured.as_run(now, rounds)
-        checked = Checked(old=old, now=now, outcome=outcome, rules=rules, notes=notes)
-        return ranks.finish(concluded(request, checked, registry))
+        return ranks.finish(concluded(request, old, now, outcome, rules, notes, registry))
 
 
 def _with_baseline_kernels(

@@ -422,7 +422,7 @@ def test_a_base_that_is_broken_does_not_fail_what_mends_it(
     edit(base, 'walk       = "tile"', 'walk       = "stroll"')
     code, out, err = cudareduce(*[a for a in ask if a != "--quiet"])
     assert (code, verdicts(out)["kernel_b"]) == (0, {"NEW"})
-    assert "the base has a kernel that cannot be read, left out: " in err
+    assert "left out an unreadable kernel of the base: " in err
 
 
 def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Path) -> None:
