@@ -129,5 +129,5 @@ def test_ranks_that_were_started_otherwise(
 
 def test_meet_alone(ranks: Ranks) -> None:
     assert ranks("bench", "auto", "--meet", "x")[::2] == (
-        2, "cudareduce: --meet needs --gpus: give that too\n"
+        2, "cudareduce: --meet needs --gpus\n"
     )  # fmt: skip
