@@ -80,14 +80,10 @@ def bench_(context: click.Context, /, **options: Any) -> int:
     """
     _prepare_to_fork()
     options["argv"] = tuple(context.obj)
-    if options["gpus"] is not None and options["source"] is not None:
-        from cudareduce.several.sharded_bench import StreamsRequest, bench_streams_of_ranks
-
-        return bench_streams_of_ranks(make_request(StreamsRequest, options))
     if options["gpus"] is not None:
         from cudareduce.several.sharded_bench import ShardedRequest, bench_sharded
 
-        return bench_sharded(make_request(ShardedRequest, options, _STREAM_OPTIONS))
+        return bench_sharded(make_request(ShardedRequest, options))
     if options["meet"] is not None:
         raise UsageError("--meet needs --gpus")
     if options["source"] is not None:

@@ -245,8 +245,7 @@ def run_collective(
                 most = _most_verified(experiment, stage, engine)
                 fitting = sorted({min(n, most) for n in sizes if not engine.why_not(n)})
                 if fitting:
-                    edges = {} if engine.name == AutoEngine.name else engine.edges
-                    findings[engine.name] = verify_engine(stage, engine, fitting, numbers, edges)
+                    findings[engine.name] = verify_engine(stage, engine, fitting, numbers)
                 bar.step()
         records = [recorder.verified(f) for f in findings.values() if f.wrong or timed is None]
         links = LinkRates()

@@ -7,6 +7,7 @@ waits in a kernel or in a library.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -111,6 +112,11 @@ class Communicator:
         """The values of all ranks in order, on all ranks. Raises RankLost."""
         values: list[Any] = self.broadcast(self.gather(value))
         return values
+
+    def all_gather_bytes(self, value: bytes) -> list[bytes]:
+        """The same for bytes."""
+        texts = self.all_gather(base64.b64encode(value).decode())
+        return [base64.b64decode(text) for text in texts]
 
     def barrier(self) -> None:
         """Wait until all ranks are here. Raises RankLost."""

@@ -6,7 +6,6 @@ has its result. `peer:auto` takes the fastest kernel for the array's size.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -134,8 +133,8 @@ class HostEngine(Engine):
         dtype, nbytes = reduction.dtype, n * reduction.dtype.size
         own = stage.backend.download(self.windows.part(parts.input, nbytes), dtype.storage, n)
         value: np.ndarray | None = None
-        for text in stage.comm.all_gather(base64.b64encode(own.tobytes()).decode()):
-            array = from_storage(np.frombuffer(base64.b64decode(text), dtype.storage), dtype)
+        for data in stage.comm.all_gather_bytes(own.tobytes()):
+            array = from_storage(np.frombuffer(data, dtype.storage), dtype)
             array = array.astype(reduction.acc.storage)
             value = array if value is None else UFUNCS[reduction.op.name](value, array)
         assert value is not None

@@ -86,12 +86,13 @@ def start(
     """Run `cudareduce ARGV` as `size` ranks; returns the worst exit code, or OUT_OF_TIME at the
     deadline. Rank 0 prints to standard output unless `printing` is false. What a crashed rank
     printed to standard error is shown."""
-    with temporary_folder() as folder:
-        file = Path(folder, "rendezvous.json")
+    with temporary_folder() as temporary:
+        folder = Path(temporary)
         ranks: list[subprocess.Popen[bytes]] = []
         try:
-            out = None if printing else subprocess.DEVNULL
-            ranks.extend(_start_rank(rank, size, argv, file, out) for rank in range(size))
+            ranks.extend(
+                _start_rank(rank, size, argv, folder, printing=printing) for rank in range(size)
+            )
             _wait(ranks, deadline)
             standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         finally:  # also after Ctrl-C
@@ -101,7 +102,7 @@ def start(
                 process.wait()
         if standing and deadline is not None and deadline.passed:
             return OUT_OF_TIME
-        _print_crashes(ranks, standing, file.parent)
+        _print_crashes(ranks, standing, folder)
     return worst_of_ranks([process.returncode for process in ranks])
 
 
@@ -115,19 +116,17 @@ def worst_of_ranks(codes: Sequence[int]) -> int:
 
 
 def _start_rank(
-    rank: int, size: int, argv: Sequence[str], file: Path, out: int | None
+    rank: int, size: int, argv: Sequence[str], folder: Path, *, printing: bool
 ) -> subprocess.Popen[bytes]:
     environment = os.environ | {
-        OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank), OWN.job: str(file),
+        OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank),
+        OWN.job: str(folder / "rendezvous.json"),
     }  # fmt: skip
-    command = [*PROGRAM, *argv]
+    command, null = [*PROGRAM, *argv], subprocess.DEVNULL
     if rank == 0:
-        return subprocess.Popen(command, env=environment, stdout=out)
-    with _errors(file.parent, rank).open("wb") as errors:
-        return subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )  # fmt: skip
+        return subprocess.Popen(command, env=environment, stdout=None if printing else null)
+    with _errors(folder, rank).open("wb") as errors:
+        return subprocess.Popen(command, env=environment, stdin=null, stdout=null, stderr=errors)
 
 
 def _errors(folder: Path, rank: int) -> Path:
@@ -150,9 +149,9 @@ def _print_crashes(
 ) -> None:
     """Print what crashed ranks wrote to standard error, and which signal ended them. Ranks that
     were `standing` and were killed are named unless rank 0 has printed an error."""
-    told = 0 not in standing and ranks[0].returncode > 0
+    explained = 0 not in standing and ranks[0].returncode > 0
     for rank, process in enumerate(ranks):
-        if told and rank in standing:
+        if explained and rank in standing:
             continue
         text, code = "", process.returncode
         with suppress(OSError):
@@ -161,13 +160,9 @@ def _print_crashes(
             for line in text.splitlines()[-_MOST_LINES:]:
                 print(f"rank {rank}: {line}", file=sys.stderr)
         if code < 0:
-            what = "stood still and was ended" if rank in standing else _signal_text(-code)
-            print(f"rank {rank} {what}", file=sys.stderr)
-
-
-def _signal_text(number: int) -> str:
-    name = signal.strsignal(number) or f"signal {number}"
-    out_of_bounds = number in (signal.SIGSEGV, signal.SIGBUS)
-    return f"was ended: {name}" + (
-        ": see what its kernel reads and writes" if out_of_bounds else ""
-    )
+            why = f"was ended: {signal.strsignal(-code) or f'signal {-code}'}"
+            if rank in standing:
+                why = "stood still and was ended"
+            elif -code in (signal.SIGSEGV, signal.SIGBUS):
+                why += ": see what its kernel reads and writes"
+            print(f"rank {rank} {why}", file=sys.stderr)

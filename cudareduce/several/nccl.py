@@ -2,16 +2,13 @@
 
 Declares only what is used here. Names, numbers and layouts are those of nccl.h, unchanged since
 2.10; functions that came later are looked up before they are called. `version_in` loads a file in a
-process of its own, since it may crash or hang.
+worker process, since it may crash or hang.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +22,7 @@ from cudareduce.peers.contract import AbsentError
 from cudareduce.problem.operators import Reduction
 from cudareduce.several.communicator import Communicator, agree, watchdog
 from cudareduce.several.names import Collective
+from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker
 
 #: The library's file name.
 NAME = "libnccl.so.2"
@@ -165,8 +163,8 @@ class NcclCommunicator:
 def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
     """A communicator of all ranks. Raises RankLost, and AbsentError on all ranks if it fails on
     one."""
-    own = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
-    found = agree(comm, lambda: _begin(nccl, comm, bytes.fromhex(own)))
+    unique = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
+    found = agree(comm, lambda: _begin(nccl, comm, bytes.fromhex(unique)))
     try:
         yield found
     except BaseException:
@@ -225,41 +223,24 @@ _LIMIT_S = 60.0
 
 
 def version_in(path: Path) -> str:
-    """The version of the library in a file. Raises UsageError if it is not NCCL, or does not
-    answer."""
-    command = [sys.executable, "-m", __name__, str(path)]
+    """The version of the library in a file. Raises UsageError if it is not NCCL, ends its process
+    or hangs."""
+    worker = Worker(Parent.itself)
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            check=False, timeout=_LIMIT_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"--nccl {path} does not tell its version within {_LIMIT_S:g} s: name another {NAME}"
-        ) from None
-    if done.returncode == UsageError.exit_code:
-        raise UsageError(done.stderr.strip())
-    found = done.stdout.split()
-    if done.returncode or not found:
-        raise UsageError(f"--nccl {path} {_exit_text(done.returncode)}: name another {NAME}")
-    return found[-1]
+        event = worker.call(_load_version, path, Limit(_LIMIT_S))
+    finally:
+        worker.end()
+    match event:
+        case Returned(version):
+            return str(version)
+        case Raised(error):
+            raise error
+        case Exited():
+            why = event.how
+        case TimedOut():
+            why = f"does not tell its version within {_LIMIT_S:g} s"
+    raise UsageError(f"--nccl {path} {why}: name another {NAME}")
 
 
-def _exit_text(code: int) -> str:
-    if code < 0:
-        return f"ends whoever loads it ({signal.strsignal(-code) or f'signal {-code}'})"
-    return f"ends whoever loads it (exit code {code})"
-
-
-def main() -> int:
-    """Load a file and print its version."""
-    try:
-        print(load(Path(sys.argv[1])).version)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _load_version(_: Parent, path: Path) -> str:
+    return load(path).version

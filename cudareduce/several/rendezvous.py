@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudareduce.errors import UsageError
 from cudareduce.several.communicator import Communicator, Peer, RankLost, receive, send
@@ -32,8 +32,7 @@ _NOT_A_RANK = (OSError, EOFError, ValueError, TypeError, LookupError, Arithmetic
                AssertionError, RecursionError, AuthenticationError)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(NamedTuple):
     """The environment variables of a launcher. `job` names the job uniquely on the machine."""
 
     name: str
@@ -77,13 +76,12 @@ def find_placement(environment: Mapping[str, str]) -> Placement | None:
     for launcher in LAUNCHERS:
         if launcher.rank not in environment or launcher.size not in environment:
             continue
-        size = _number(environment, launcher, launcher.size)
+        size = _number(environment, launcher, launcher.size, 1)
         if size == 1:
             continue
-        rank = _number(environment, launcher, launcher.rank)
-        local = rank
+        rank = local_rank = _number(environment, launcher, launcher.rank, 0)
         if launcher.local_rank in environment:
-            local = _number(environment, launcher, launcher.local_rank)
+            local_rank = _number(environment, launcher, launcher.local_rank, 0)
         if rank >= size:
             raise UsageError(
                 f"{launcher.name} set {launcher.rank}={rank} and {launcher.size}={size}: ranks "
@@ -94,21 +92,19 @@ def find_placement(environment: Mapping[str, str]) -> Placement | None:
                 f"{launcher.name} started {size} ranks, and cudareduce takes {MOST_RANKS} at most: "
                 "start fewer"
             )
-        return Placement(launcher.name, rank, size, local, environment.get(launcher.job, "job"))
+        job = environment.get(launcher.job, "job")
+        return Placement(launcher.name, rank, size, local_rank, job)
     return None
 
 
-def _number(environment: Mapping[str, str], launcher: Launcher, name: str) -> int:
-    try:
-        value = int(environment[name])
-    except ValueError:
-        value = -1
-    if value < 0 or (name == launcher.size and value == 0):
-        raise UsageError(
-            f"{launcher.name} set {name}={environment[name]!r}, which is not a valid number: unset "
-            "it to run alone"
-        )
-    return value
+def _number(environment: Mapping[str, str], launcher: Launcher, name: str, least: int) -> int:
+    with suppress(ValueError):
+        if int(environment[name]) >= least:
+            return int(environment[name])
+    raise UsageError(
+        f"{launcher.name} set {name}={environment[name]!r}, which is not a valid number: unset it "
+        "to run alone"
+    )
 
 
 def connect(placement: Placement, where: str | None = None) -> Communicator:
@@ -185,40 +181,43 @@ def _read_file(path: Path) -> tuple[list[str], int, bytes] | None:
 
 def _accept(placement: Placement, server: socket.socket, key: bytes) -> list[Peer]:
     """Wait for two connections of every other rank: one for data, one for the watchdog."""
-    found: dict[tuple[int, str], tuple[Connection, str]] = {}
+    known: dict[tuple[int, str], tuple[Connection, str]] = {}
     size, deadline = placement.size, time.monotonic() + ARRIVAL_S
-    while len(found) < 2 * (size - 1):
+    while len(known) < 2 * (size - 1):
         server.settimeout(max(0.01, deadline - time.monotonic()))
         try:
-            connection = _Handshake(server.accept()[0])
+            connection = _open(server.accept()[0])
         except TimeoutError:
-            missing = [str(rank) for rank in range(1, size) if (rank, "data") not in found]
+            missing = [str(rank) for rank in range(1, size) if (rank, "data") not in known]
             names = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}"
             raise RankLost(
                 f"{names} of {size} did not come within {ARRIVAL_S:.0f} s: see that all were "
                 "started, and what they printed"
             ) from None
         with suppress(*_NOT_A_RANK):
-            greeting = connection.accept(key)
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+            greeting = receive(connection)
             rank, channel, host = int(greeting["rank"]), greeting["channel"], str(greeting["host"])
             if greeting["size"] != size:
                 why = (
                     f"rank {rank} on {host} is one of {greeting['size']}, and rank 0 one of {size}:"
                     " start all ranks with the same number of them"
                 )
-                for other in (connection.connection, *(one for one, _ in found.values())):
+                for other in (connection, *(one for one, _ in known.values())):
                     with suppress(OSError):
                         send(other, {"error": why})
                 raise UsageError(why)
-            if 0 < rank < size and channel in ("data", "watch") and (rank, channel) not in found:
-                send(connection.connection, {"host": socket.gethostname()})
-                found[rank, channel] = connection.finish(), host
+            if 0 < rank < size and channel in ("data", "watch") and (rank, channel) not in known:
+                send(connection, {"host": socket.gethostname()})
+                _limit_reads(connection, 0)
+                known[rank, channel] = connection, host
                 continue
-        connection.connection.close()
-    peers = [
-        Peer(rank, found[rank, "data"][1], found[rank, "data"][0], found[rank, "watch"][0])
-        for rank in range(1, size)
-    ]
+        connection.close()
+    peers = []
+    for rank in range(1, size):
+        data, host = known[rank, "data"]
+        peers.append(Peer(rank, host, data, known[rank, "watch"][0]))
     for peer in peers:
         send(peer.data, {})  # all have come
     return peers
@@ -229,12 +228,12 @@ def _dial(placement: Placement, where: str, address: tuple[str, int] | None) -> 
     deadline = time.monotonic() + ARRIVAL_S
     while time.monotonic() < deadline:
         with suppress(*_NOT_A_RANK):
-            found = _read_file(Path(where)) if address is None else None
+            published = _read_file(Path(where)) if address is None else None
             if address is not None:
-                found = [address[0]], address[1], placement.job.encode()
-            if found:
-                data, host = _greet(placement, *found, "data")
-                watch, _ = _greet(placement, *found, "watch")
+                published = [address[0]], address[1], placement.job.encode()
+            if published:
+                data, host = _greet(placement, *published, "data")
+                watch, _ = _greet(placement, *published, "watch")
                 if data.poll(max(0.0, deadline - time.monotonic())):
                     _checked(receive(data))
                     return Peer(0, host, data, watch)
@@ -255,11 +254,14 @@ def _greet(
             break
     else:
         sock = socket.create_connection((hosts[-1], port), _HANDSHAKE_S)
-    greeting = {
-        "rank": placement.rank, "size": placement.size, "host": socket.gethostname(),
-        "channel": channel,
-    }  # fmt: skip
-    return _Handshake(sock).dial(key, greeting)
+    connection = _open(sock)
+    answer_challenge(connection, key)
+    deliver_challenge(connection, key)
+    send(connection, {"rank": placement.rank, "size": placement.size,
+                      "host": socket.gethostname(), "channel": channel})  # fmt: skip
+    host = str(_checked(receive(connection))["host"])
+    _limit_reads(connection, 0)
+    return connection, host
 
 
 def _checked(reply: dict[str, Any]) -> dict[str, Any]:
@@ -269,34 +271,16 @@ def _checked(reply: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-class _Handshake:
-    """A connection whose reads fail after `_HANDSHAKE_S` until it is finished."""
+def _open(sock: socket.socket) -> Connection:
+    """A connection whose reads fail after `_HANDSHAKE_S`."""
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = Connection(sock.detach())
+    _limit_reads(connection, _HANDSHAKE_S)
+    return connection
 
-    def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(None)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connection = Connection(sock.detach())
-        self._limit(_HANDSHAKE_S)
 
-    def accept(self, key: bytes) -> dict[str, Any]:
-        """Authenticate the other end; returns its greeting."""
-        deliver_challenge(self.connection, key)
-        answer_challenge(self.connection, key)
-        return receive(self.connection)  # type: ignore[no-any-return]
-
-    def dial(self, key: bytes, greeting: dict[str, Any]) -> tuple[Connection, str]:
-        """Authenticate, and greet; returns the connection and the other end's host."""
-        answer_challenge(self.connection, key)
-        deliver_challenge(self.connection, key)
-        send(self.connection, greeting)
-        host = str(_checked(receive(self.connection))["host"])
-        return self.finish(), host
-
-    def finish(self) -> Connection:
-        """The connection, whose reads wait without limit."""
-        self._limit(0)
-        return self.connection
-
-    def _limit(self, seconds: int) -> None:
-        with socket.socket(fileno=os.dup(self.connection.fileno())) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+def _limit_reads(connection: Connection, seconds: int) -> None:
+    """Make reads fail after so many seconds; 0 is no limit."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))

@@ -6,14 +6,13 @@ NCCL or the host combines the partial results of all ranks.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -63,6 +62,7 @@ _MOST_ALONE = 2**22
 #: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which
 #: takes four slots of the LL protocol.
 _SLOT_BYTES, _SLOTS = 8, 4
+Code = TypeVar("Code", Source, Program)
 #: A case and the name of a combination; the name is empty for all.
 Key = tuple[Case, str]
 
@@ -248,7 +248,7 @@ def _first_reason(stage: Stage, why_not: str) -> str:
 
 
 def _combinations(
-    shard: Shard, plan: Plan, kernels: BuiltKernels, given: Buffer, opened: ExitStack,
+    shard: Shard, plan: Plan, kernels: Kernels[Program], given: Buffer, opened: ExitStack,
     member: NcclCommunicator | None,
 ) -> Iterator[tuple[str, Combination]]:  # fmt: skip
     """The combinations on one input, by name."""
@@ -289,24 +289,23 @@ def _exchange_on_host(shard: Shard) -> None:
     """Give every rank the partial results of all, through the hosts."""
     backend, size = shard.stage.backend, shard.stage.reduction.acc_size
     own = backend.download(shard.partial, "uint8", size).tobytes()
-    texts = shard.stage.comm.all_gather(base64.b64encode(own).decode())
-    together = b"".join(base64.b64decode(text) for text in texts)
+    together = b"".join(shard.stage.comm.all_gather_bytes(own))
     backend.write(shard.partials, np.frombuffer(together, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSources:
-    """The sources of a plan: kernels that leave a partial result, kernels whose last block combines
-    (none if `why_not` gives a reason), and the kernels that combine afterwards."""
+class Kernels(Generic[Code]):
+    """The sources or programs of a plan: kernels that leave a partial result, kernels whose last
+    block combines (none if `why_not_fused` gives a reason), and those that combine afterwards."""
 
-    alone: Mapping[Unit, Source]
-    fused: Mapping[Unit, Source]
-    behind: Source
-    gathered: Source
-    why_not: str
+    alone: Mapping[Unit, Code]
+    fused: Mapping[Unit, Code]
+    behind: Code
+    gathered: Code
+    why_not_fused: str
 
 
-def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> KernelSources:
+def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Kernels[Source]:
     """The sources of a plan. With `stumble`, the late rank stops for that many clocks between
     sending and waiting."""
     # assigning to `Out` sends the partial result to all ranks
@@ -327,48 +326,31 @@ def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Kern
         if not why_not:
             fused[step.unit] = unit_source(case, ("first", 0), out)
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
-    behind, gathered = (
-        helper_source(head, f"{entry}.cu", entry) for entry in ("spread", "gathered")
-    )  # fmt: skip
-    return KernelSources(alone, fused, behind, gathered, why_not)
+    behind = helper_source(head, "spread.cu", "spread")
+    return Kernels(alone, fused, behind, helper_source(head, "gathered.cu", "gathered"), why_not)
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltKernels:
-    """The programs of KernelSources."""
-
-    alone: Programs
-    fused: Programs
-    behind: Program
-    gathered: Program
-    why_not_fused: str
-
-
-def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int = 0) -> BuiltKernels | str:
+def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels[Program] | str:
     """Compile the kernels; a reason if the kernel cannot leave a partial result. Raises BuildError,
     EnvironmentProblem and RankLost."""
     sources = kernel_sources(case, plan, stage.comm.size, stumble)
     built = build_programs(stage, [*sources.alone.values(), *sources.fused.values()])
     behind, gathered = compile_programs(stage, [sources.behind, sources.gathered])
-    alone = _all_built(sources.alone, built[: len(sources.alone)])
-    fused = _all_built(sources.fused, built[len(sources.alone) :])
-    if isinstance(alone, BuildError):
-        return f"does not compile where it is to leave a partial: {_first_error(alone)}"
-    if isinstance(fused, BuildError):
-        why_not = f"does not compile where it is to assign its answer once: {_first_error(fused)}"
-        return BuiltKernels(alone, {}, behind, gathered, why_not)
-    return BuiltKernels(alone, fused, behind, gathered, sources.why_not)
-
-
-def _all_built(
-    units: Mapping[Unit, Source], built: Sequence[Program | BuildError]
-) -> Programs | BuildError:
-    programs: dict[Unit, Program] = {}
-    for unit, program in zip(units, built, strict=True):
+    programs: list[dict[Unit, Program]] = [{}, {}]
+    errors = ["", ""]
+    units = [(0, unit) for unit in sources.alone] + [(1, unit) for unit in sources.fused]
+    for (k, unit), program in zip(units, built, strict=True):
         if isinstance(program, BuildError):
-            return program
-        programs[unit] = program
-    return programs
+            errors[k] = errors[k] or _first_error(program)
+        else:
+            programs[k][unit] = program
+    if errors[0]:
+        return f"does not compile where it is to leave a partial: {errors[0]}"
+    if errors[1]:
+        why_not = f"does not compile where it is to assign its answer once: {errors[1]}"
+        return Kernels(programs[0], {}, behind, gathered, why_not)
+    alone, fused = programs
+    return Kernels(alone, fused, behind, gathered, sources.why_not_fused)
 
 
 def _first_error(error: BuildError) -> str:

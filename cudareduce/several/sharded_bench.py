@@ -55,18 +55,12 @@ _VERDICTS = ("pass", "skip", "fail")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedRequest:
-    """The bench request, the number of ranks, and where they meet."""
+    """The bench request, the number of ranks, and where they meet. With `source` the array is
+    streamed in chunks."""
 
     bench: BenchRequest
-    gpus: int
-    meet: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsRequest:
-    """The streaming request, the number of ranks, and where they meet."""
-
-    stream: StreamBenchRequest
+    source: str | None = None
+    chunk: tuple[int, ...] = ()
     gpus: int
     meet: str | None = None
 
@@ -74,53 +68,46 @@ class StreamsRequest:
 def bench_sharded(request: ShardedRequest) -> int:
     """Start the ranks, or be one of them. Returns the exit code. Raises UsageError,
     EnvironmentProblem and RankLost."""
-    bench = request.bench
-    if OPERATORS.keys() <= set(bench.problem.op or ()):  # --op all
-        bench = replace(bench, problem=replace(bench.problem, op=SHARDED_OPS))
-    _refuse_options(bench, request.gpus)
-    placement = find_placement(os.environ)
-    if placement is None:
-        too_large = why_too_large(max(bench.problem.n or (1,)) * _ELEMENT_BYTES)
-        if too_large and not gpu_count():
-            raise EnvironmentProblem(
-                f"what ranks make of so many elements {too_large}; give a smaller --n"
-            )
-        return start(request.gpus, bench.argv)
-    _require_size(request.gpus, placement)
-    with connect(placement, request.meet) as comm:
-        return int(comm.broadcast(_bench_shard(bench, comm, placement)))
-
-
-def bench_streams_of_ranks(request: StreamsRequest) -> int:
-    """Start the ranks, or be one of them. Returns the exit code. Raises UsageError,
-    EnvironmentProblem and RankLost."""
-    bench = request.stream.bench
-    if bench.machine.max_time is not None or bench.machine.device:
+    bench, machine = request.bench, request.bench.machine
+    if request.source is None:
+        if OPERATORS.keys() <= set(bench.problem.op or ()):  # --op all
+            bench = replace(bench, problem=replace(bench.problem, op=SHARDED_OPS))
+        _refuse_options(bench, request.gpus)
+    elif machine.max_time is not None or machine.device:
         raise UsageError("--gpus takes all ranks through all rounds: leave out --max-time and "
                          "--device")  # fmt: skip
     placement = find_placement(os.environ)
     if placement is None:
+        too_large = why_too_large(max(bench.problem.n or (1,)) * _ELEMENT_BYTES)
+        if too_large and request.source is None and not gpu_count():
+            raise EnvironmentProblem(
+                f"what ranks make of so many elements {too_large}; give a smaller --n"
+            )
         return start(request.gpus, bench.argv)
-    _require_size(request.gpus, placement)
-    with connect(placement, request.meet) as comm:
-        selection, problem = bench.selection, bench.problem
-        require_equal(comm, [
-            selection.kernels, selection.block, selection.items, problem.n, problem.op,
-            problem.dtype, problem.acc, bench.timing.pattern, bench.timing.rounds,
-            bench.machine.backend, request.stream.source, request.stream.chunk,
-        ])  # fmt: skip
-        own = replace(bench, machine=replace(bench.machine, device=gpu_of(placement)))
-        if comm.rank:
-            own = replace(own, machine=replace(own.machine, quiet=True), outputs=Outputs())
-        code = bench_streams(replace(request.stream, bench=own), StreamRanks(comm))
-        return int(comm.broadcast(code))
-
-
-def _require_size(gpus: int, placement: Placement) -> None:
-    if gpus != placement.size:
+    if request.gpus != placement.size:
         raise UsageError(
-            f"--gpus {gpus}: {placement.launcher} started {placement.size} ranks; give that"
+            f"--gpus {request.gpus}: {placement.launcher} started {placement.size} ranks; give that"
         )
+    with connect(placement, request.meet) as comm:
+        if request.source is None:
+            return int(comm.broadcast(_bench_shard(bench, comm, placement)))
+        stream = StreamBenchRequest(bench=bench, source=request.source, chunk=request.chunk)
+        return int(comm.broadcast(_stream_shard(stream, comm, placement)))
+
+
+def _stream_shard(request: StreamBenchRequest, comm: Communicator, placement: Placement) -> int:
+    """The part of one rank, with `--from`. Returns its exit code."""
+    bench = request.bench
+    selection, problem = bench.selection, bench.problem
+    require_equal(comm, [
+        selection.kernels, selection.block, selection.items, problem.n, problem.op, problem.dtype,
+        problem.acc, bench.timing.pattern, bench.timing.rounds, bench.machine.backend,
+        request.source, request.chunk,
+    ])  # fmt: skip
+    own = replace(bench, machine=replace(bench.machine, device=gpu_of(placement)))
+    if comm.rank:
+        own = replace(own, machine=replace(own.machine, quiet=True), outputs=Outputs())
+    return bench_streams(replace(request, bench=own), StreamRanks(comm))
 
 
 def _refuse_options(bench: BenchRequest, gpus: int) -> None:

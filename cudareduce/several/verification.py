@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -135,17 +135,16 @@ def call_pairs(ranks: int, blocks: int = 1) -> int:
 
 
 def verify_engine(
-    stage: Stage, engine: Engine, sizes: list[int], numbers: Iterator[int],
-    edges: Mapping[int, int],
+    stage: Stage, engine: Engine, sizes: list[int], numbers: Iterator[int]
 ) -> Finding:  # fmt: skip
-    """Run an engine at all test sizes and check all results; `edges` are further sizes, each with a
-    number of blocks. All ranks call it together, with the same finding. Raises RankLost."""
+    """Run an engine at all test sizes and check all results. All ranks call it together, with the
+    same finding. Raises RankLost."""
     stage = replace(stage, windows=engine.windows)
     comm, made, distinct = stage.comm, 0, None
-    for n in _test_sizes(vector_of(stage.reduction), comm.size, sizes, edges):
+    for n in _test_sizes(vector_of(stage.reduction), comm.size, sizes, engine.edges):
         if engine.why_not(n):
             continue
-        pairs = call_pairs(comm.size, edges.get(n, 1))
+        pairs = call_pairs(comm.size, engine.edges.get(n, 1))
         made += 2 * pairs
         with comm.doing(f"{engine.name} of {n} elements"):
             wrong = verify_pairs(comm, EngineCalls(stage, engine, n, numbers), pairs)

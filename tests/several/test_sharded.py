@@ -174,7 +174,7 @@ def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
     wanted = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
-    assert not wanted.why_not
+    assert not wanted.why_not_fused
     file = tmp_path / "k.cu"
     for source in (*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered):
         file.write_text(source.text)
