@@ -11,7 +11,7 @@ from pathlib import Path
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.external.identify import Identification, Identity
-from cudareduce.external.program import INITIAL, device_text, has_caller, program_of
+from cudareduce.external.program import INITIAL, device_text, has_caller, limit_initial, program_of
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials
@@ -200,6 +200,9 @@ class _Attempt:
     def kernel(self, identity: Identity, initial: str) -> Kernel:
         """The kernel that computes what was identified."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
+        if initial:
+            width = DTYPES[self.program.result].size
+            runs = tuple(limit_initial(run, width) for run in runs)
         program = replace(self.program, runs=runs, computes=identity.reduction, fit=identity.fit)
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)

@@ -150,7 +150,8 @@ def test_tiles_that_are_drawn_on_few_sms(cudareduce: Call) -> None:
     ("asked", "why"),
     [("133", "--sms 133 is more than there are: give at most 132"), ("0", "from 1 to"),
      ("8,", "is not a list of whole numbers from 1 to 1024: write 8, "),
-     ("8,x", "is no list"), ("8..", "is no list"), ("8..4", "is no list"), ("1..2048", "no list")],
+     ("8,x", "is not a list"), ("8..", "is not a list"), ("8..4", "is not a list"),
+     ("1..2048", "is not a list")],
 )  # fmt: skip
 def test_a_number_that_there_is_not(cudareduce: Call, gpu: FakeGpu, asked: str, why: str) -> None:
     code, out, err = cudareduce("bench", FILL, "--n", "2^12", "--sms", asked)

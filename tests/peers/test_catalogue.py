@@ -98,7 +98,7 @@ def test_names_of_single_peers() -> None:
     assert meant("peer:cub:packed", ("cub:packed",))
     assert meant("peer:cub:packed", ("cub",))
     assert not meant("peer:cub", ("cub:packed",))
-    for wrong, says in (("cub:none", "no way to call a library"), ("cube", "is not one of: cub,")):
+    for wrong, says in (("cub:none", "is not a library call"), ("cube", "is not one of: cub,")):
         with pytest.raises(click.BadParameter, match=says):
             convert(wrong)
 
