@@ -48,12 +48,3 @@ def test_blocks_that_read_nothing(
     code, out, _ = cudareduce("bench", path, *asked, "--quiet")
     assert code == 0, out
     assert f"theirs: {told}" in " ".join(out.split()) if told else "read nothing" not in out
-
-
-def test_a_launch_of_the_file_is_told_too(cudareduce: Call, tmp_path: Path) -> None:
-    path = tmp_path / "theirs.cu"
-    launch = "void run(float *a, float *b, int n) { tiles<<<(n + 127) / 128, 128>>>(a, b, n); }"
-    path.write_text(TILES % ("2", "2") + launch)
-    code, out, _ = cudareduce("bench", path, "--n", 2000, "--backend", "cpu", "--quiet")
-    assert code == 0, out
-    assert HALF in out
