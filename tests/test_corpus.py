@@ -34,7 +34,7 @@ def test_known_gaps_are_files_of_the_corpus() -> None:
     assert set(KNOWN_GAPS) <= {path.stem for path in WRONG}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WRONG, ids=name)
 def test_wrong_kernel_is_rejected(path: Path, cudareduce: Call) -> None:
     code, out, err = cudareduce("verify", path, "--backend", "cpu", "--quiet")
@@ -42,7 +42,7 @@ def test_wrong_kernel_is_rejected(path: Path, cudareduce: Call) -> None:
     assert code in expected, out + err
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("path", RIGHT, ids=name)
 def test_right_kernel_passes_at_small_sizes(path: Path, cudareduce: Call) -> None:

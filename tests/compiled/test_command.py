@@ -609,7 +609,7 @@ def test_figures_of_another_compiler_are_not_compared(
     assert code == 5
     assert "3 compared: 1 BROKEN, 1 GONE, 1 UNCERTAIN" in out
     assert out.count(message) == 1  # in the note, not with every kernel
-    assert "so only rules and accesses were checked" in out
+    assert "so only rules and memory accesses were checked" in out
     assert "no fence between" in out
     assert "kernel_vector" not in out
     suite = ElementTree.parse(junit).getroot()[0]
