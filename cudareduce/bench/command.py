@@ -23,7 +23,7 @@ from cudareduce.bench.request import (
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line, job_text, untimed_text
+from cudareduce.bench.telling import closing_line, job_text, recorded_lines, untimed_text
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
@@ -49,6 +49,7 @@ class Benched:
     exit_code: int
     interrupted: bool
     roots: Mapping[str, str]
+    recorded: tuple[str, ...]
 
 
 def bench(request: BenchRequest) -> int:
@@ -64,6 +65,7 @@ def bench(request: BenchRequest) -> int:
         done.run.records, monotonic() - began, following, interrupted=done.interrupted
     )
     say(line, request.machine.quiet)
+    say("\n".join(done.recorded), request.machine.quiet)
     return done.exit_code
 
 
@@ -114,6 +116,7 @@ def timed_choices(
         ),
         interrupted=interrupted,
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
+        recorded=recorded_lines(choices),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
+from cudareduce.library.registry import Choice
 from cudareduce.machine.host import cpu_count
 from cudareduce.problem.sizes import counted
 from cudareduce.progress import duration_text
@@ -21,6 +22,15 @@ _START_S = 0.15
 _WORTH_TELLING_S = 20.0
 #: Of several verdicts on one the last of these counts.
 _RANK = ("skip", "pass", "fail")
+
+
+def recorded_lines(choices: Sequence[Choice]) -> tuple[str, ...]:
+    """For each kernel of an external program: its recorded launches, and what was identified."""
+    return tuple(
+        f"{choice.kernel.id}: {choice.kernel.program.summary}"
+        for choice in choices
+        if choice.kernel.program
+    )
 
 
 def job_text(cases: int, settings: Settings) -> str | None:

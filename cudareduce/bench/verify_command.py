@@ -26,7 +26,7 @@ from cudareduce.bench.request import (
 )
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line
+from cudareduce.bench.telling import closing_line, recorded_lines
 from cudareduce.bench.tries import budget
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case, Prepared, Shape
@@ -115,11 +115,7 @@ def verified(request: VerifyRequest) -> Verified:
     return Verified(
         run=Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records)),
         exit_code=130 if 130 in codes else worst_exit_code(codes | verdict_codes(records)),
-        recorded=tuple(
-            f"{choice.kernel.id}: {choice.kernel.program.summary}"
-            for choice in choices
-            if choice.kernel.program
-        ),
+        recorded=recorded_lines(choices),
     )
 
 

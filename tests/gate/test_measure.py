@@ -114,7 +114,7 @@ def test_what_only_a_later_look_shows_to_be_wrong_is_wrong_in_all_files(
     assert found == {(kernel, "fail", True), (other, "pass", False)}
     assert cudareduce("history", "add", path, "--into", tmp_path / "history")[0] == 0
     code, _, err = cudareduce("history", "show", kernel, "--from", tmp_path / "history")
-    assert (code, f"holds no runs of {kernel}" in err) == (2, True)
+    assert (code, f"has no runs of {kernel}" in err) == (2, True)
 
 
 def git(folder: Path, *words: str) -> str:

@@ -19,7 +19,7 @@ def test_the_same_tree_is_the_same(cudareduce: Call, machine: Machine, tree: Pat
     assert code == 0, err
     assert "comparison 2 of 2" in err
     said = " ".join(out.split())
-    assert "`cudareduce check`: 0 of 8 comparisons of identical code SLOWER (below 31 %, " in said
+    assert "0 of 8 comparisons of identical code SLOWER (below 31 % with 95 % confidence)" in said
     assert "0 UNCERTAIN (0 %); threshold 5 %, 9 rounds, NVIDIA H200, version" in said
     rows = json.loads(cudareduce(*ask, "--quiet", "--format", "json")[1])
     assert [row["verdict"] for row in rows] == ["SAME"] * 8

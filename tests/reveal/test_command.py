@@ -69,7 +69,7 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
     again.write_text(stored.read_text().replace(rows[names[0]][-1], "0123456789ab"))
     code, out, _ = cudareduce("reveal", "--compare", stored, again)
     assert code == 1
-    assert f"{names[0]}, n = 300: CHANGED: sums that no picture has a line for" in out
+    assert f"{names[0]}, n = 300: CHANGED: sums that are not in the picture" in out
 
 
 @pytest.mark.long
