@@ -99,9 +99,9 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker has ended with an exit code, -N for signal N; None if it was killed since bytes
-    arrived that are no message. `last_line` is what it printed last since its last message;
-    `started` is False if it died before it could run anything."""
+    """The worker ended. `code` is its exit code, -N for signal N, or None if it was killed because
+    it sent bytes that are not a message. `last_line` is the last line printed after its last
+    message; `started` is False if it ended before it could run a task."""
 
     code: int | None
     last_line: str = ""

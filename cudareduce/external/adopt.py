@@ -53,7 +53,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """One program of a file in the recordings of all sizes; `shown` is that of the file's own."""
+    """One launch sequence of a file, recorded at all sizes; `shown` has the file's own size."""
 
     shown: Segment
     segments: tuple[Segment, ...]

@@ -221,7 +221,7 @@ class FixedWarps:
 
     @property
     def partials(self) -> int:
-        """How many of the warps have anything to add."""
+        """The number of warps that add at least one element."""
         return min(self.most, -(-self.n // (self.rows * self.width)))
 
     @property

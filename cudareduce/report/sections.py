@@ -171,7 +171,7 @@ def _unaligned_section(run: Run, records: Sequence[Record]) -> Section:
 
 
 def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ...]:
-    """The rows that begin another lineage. A publication has its own order and no gaps."""
+    """Indices of rows that start a new lineage; none in the table of a publication."""
     above: str | None = None
     rules = []
     for k, r in enumerate(records):

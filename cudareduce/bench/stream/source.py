@@ -210,7 +210,7 @@ class Content:
 
 
 def joined(reduction: Reduction, parts: Sequence[Reference]) -> Reference:
-    """The right answer of parts that lie one behind the other."""
+    """The reference result of consecutive parts of an array, from those of each part."""
     name, kind = reduction.op.name, reduction.acc.kind
     answers = np.concatenate([part.expected for part in parts])
     if name in ("min", "max"):
