@@ -21,8 +21,8 @@ from cudareduce.launch.case import Case, build
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
-from cudareduce.problem.inputs import Array, stored
-from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.reduction.inputs import Array, stored
+from cudareduce.reduction.operators import Reduction, reduction_of
 
 NAME = "reduce_tiles_reproducible"
 STORED = Path(__file__).resolve().parent / "data" / "same_bits.json"

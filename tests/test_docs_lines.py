@@ -217,7 +217,7 @@ def test_the_library_of_the_page_is_one() -> None:
     """It is prepared and called as those of the package are, and its answer is right."""
     from cudareduce.launch.plan import Problem
     from cudareduce.peers.contract import DeviceInput, Library
-    from cudareduce.problem.operators import reduction_of
+    from cudareduce.reduction.operators import reduction_of
 
     [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
     namespace: dict[str, object] = {}

@@ -12,7 +12,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO_FIXED
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 
 
 @dataclass(frozen=True, slots=True)

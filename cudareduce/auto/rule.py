@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 
 #: Bytes of one load of a thread, and of the loads that a tile kernel has in flight per thread.
 LOAD, IN_FLIGHT = 16, 64

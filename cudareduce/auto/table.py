@@ -24,8 +24,8 @@ from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.machine.host import user_dir
-from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.operators import Reduction, reduction_of
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
 
 #: Incremented when an older reader would misread a table.

@@ -8,8 +8,8 @@ from typing import Any
 
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
-from cudareduce.problem.inputs import digits
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.inputs import digits
+from cudareduce.reduction.operators import Reduction
 
 _SUMS = ("sum", "mean")
 #: What is less to ask than all, the least first, where that is more than nothing.

@@ -28,7 +28,7 @@ from cudareduce.peers import catalogue
 from cudareduce.peers.catalogue import Listing, libraries_of
 from cudareduce.peers.job import Job, LibraryResult, Outcome
 from cudareduce.peers.session import LibraryWorkers
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method

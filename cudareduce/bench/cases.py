@@ -14,8 +14,8 @@ from cudareduce.bench.session import Session
 from cudareduce.launch.case import Case, Shape
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
-from cudareduce.problem.expression import try_map
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.transforms import try_map
 from cudareduce.verify.test_sets import ROW_SHAPES
 from cudareduce.verify.verdict import Verdict, skipped
 

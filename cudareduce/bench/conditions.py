@@ -20,9 +20,9 @@ from cudareduce.launch.case import Case
 from cudareduce.library.asking import FOLDED, asking
 from cudareduce.library.header import Grid, GridRule
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.reference import most_bounded
 from cudareduce.progress import say
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.reference import most_bounded
 from cudareduce.verify.large_index import large_index_test_sets
 from cudareduce.verify.test_sets import precondition_test_sets, tile_of
 from cudareduce.verify.verdict import UNDECIDED, Verdict

@@ -9,7 +9,7 @@ from typing import Any
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.machine.device import Conditions
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
 

@@ -22,9 +22,9 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.mapped import likely_maps
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import Choice
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Map
 from cudareduce.progress import say
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, Map
 from cudareduce.verify.test_sets import launch_test_set
 from cudareduce.verify.verdict import Verdict
 

@@ -16,8 +16,8 @@ from cudareduce.bench.asked import LESS, most_asked
 from cudareduce.bench.session import Session
 from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case, Shape
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.reference import most_bounded
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.reference import most_bounded
 from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes
 from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
 

@@ -14,7 +14,7 @@ from cudareduce.bench.tries import budget
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.library.mapped import likely_maps
-from cudareduce.problem.operators import Map
+from cudareduce.reduction.operators import Map
 from cudareduce.verify.test_sets import race_test_sets, size_test_set, tile_of
 from cudareduce.verify.verdict import WRONG_RESULT, Verdict, is_synchronisation_fault
 

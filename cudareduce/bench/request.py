@@ -24,11 +24,11 @@ from cudareduce.library.condition import Condition, Nan
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
-from cudareduce.problem.dtypes import DTYPES, only_counts
-from cudareduce.problem.expression import broken_law, own_operator, try_map
-from cudareduce.problem.inputs import why_no_pattern
-from cudareduce.problem.operators import OPERATORS, Map, Operator, Reduction, reduction_of
 from cudareduce.progress import phase, say
+from cudareduce.reduction.dtypes import DTYPES, only_counts
+from cudareduce.reduction.inputs import why_no_pattern
+from cudareduce.reduction.operators import OPERATORS, Map, Operator, Reduction, reduction_of
+from cudareduce.reduction.transforms import broken_law, own_operator, try_map
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder

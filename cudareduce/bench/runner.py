@@ -21,7 +21,7 @@ from cudareduce.bench.usual import at_its_size
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.verify.verdict import Verdict, skipped
 
 #: So many elements take as long to verify, and to upload for every context, as a small size takes

@@ -23,8 +23,8 @@ from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import Progress
+from cudareduce.reduction.sizes import counted
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job, combined
 from cudareduce.verify.test_sets import TestSet

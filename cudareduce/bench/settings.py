@@ -10,7 +10,7 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.condition import Nan
 from cudareduce.library.registry import Choice
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.timing.sampling import Method
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from cudareduce.bench.settings import Settings
 from cudareduce.library.registry import Choice
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import duration_text
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
 

@@ -17,7 +17,7 @@ from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, programs_of
-from cudareduce.problem.reference import Reference
+from cudareduce.reduction.reference import Reference
 from cudareduce.timing.rounds import Context, Measurement, measure, new_context, over, remarks
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer, joules, late_work

@@ -14,7 +14,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.inputs import varies
+from cudareduce.reduction.inputs import varies
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.test_sets import TestSet
 from cudareduce.verify.verdict import HANGS, Verdict, is_synchronisation_fault, skipped

@@ -33,8 +33,8 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
+from cudareduce.reduction.operators import Reduction
 from cudareduce.report.publish import publish
 from cudareduce.report.section import Section
 from cudareduce.report.sections import answer_sections

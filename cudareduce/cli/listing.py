@@ -20,8 +20,8 @@ from cudareduce.library.header import SOURCES, TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff
 from cudareduce.library.registry import Choice, Registry, load_registry, steps_of
-from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.operators import Reduction, reduction_of
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import measured_text, size_text
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import PIPE, coloured

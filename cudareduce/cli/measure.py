@@ -46,10 +46,10 @@ from cudareduce.cli.options import (
 from cudareduce.cli.request import make_request
 from cudareduce.cli.types import Count, Name, Named, Place, Word
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
-from cudareduce.problem.patterns import USER_PATTERNS
-from cudareduce.problem.sizes import LARGEST
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
+from cudareduce.reduction.patterns import USER_PATTERNS
+from cudareduce.reduction.sizes import LARGEST
 
 _ANY_KERNELS = "[KERNEL|SUITE|GLOB|FILE.cu|all|auto]..."
 _STREAM_OPTIONS, _RANK_OPTIONS = ("source", "chunk"), ("gpus", "meet")

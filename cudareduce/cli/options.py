@@ -25,10 +25,10 @@ from cudareduce.cli.types import (
 )
 from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
 from cudareduce.peers.names import NAMES as PEERS
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
-from cudareduce.problem.patterns import USER_PATTERNS
-from cudareduce.problem.sizes import LARGEST
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
+from cudareduce.reduction.patterns import USER_PATTERNS
+from cudareduce.reduction.sizes import LARGEST
 from cudareduce.several.names import MOST_RANKS
 
 #: Larger values are typing errors. Python itself cannot wait for more than 24 days.

@@ -25,7 +25,7 @@ from cudareduce.cli.request import make_request
 from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.several.names import COLLECTIVES, MOST_RANKS, OPS
 
 

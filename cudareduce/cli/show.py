@@ -22,8 +22,8 @@ from cudareduce.cli.request import make_request
 from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Name, Named, Place, Sizes, Word
 from cudareduce.errors import UsageError
 from cudareduce.plot.figure import KINDS
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
 
 _add_results = click.option(
     "--results", type=Place(NO_PLAIN_FILE), multiple=True, metavar="FILE",

@@ -34,7 +34,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     name = "SIZES"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        from cudareduce.problem.sizes import parse_sizes
+        from cudareduce.reduction.sizes import parse_sizes
 
         if isinstance(value, tuple):
             return value
@@ -53,7 +53,7 @@ class Count(click.ParamType[int]):
         self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        from cudareduce.problem.sizes import parse_size
+        from cudareduce.reduction.sizes import parse_size
 
         if isinstance(value, int):
             return value
@@ -77,7 +77,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
         self._low, self._high = low, high
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        from cudareduce.problem.sizes import parse_range
+        from cudareduce.reduction.sizes import parse_range
 
         if isinstance(value, tuple):
             return value

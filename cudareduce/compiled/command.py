@@ -23,11 +23,11 @@ from cudareduce.compiled.compile import (
 from cudareduce.compiled.machine_code import Disassembler, find_disassembler
 from cudareduce.compiled.store import CompiledSet, Failed, Side, Unit, load, to_json, unit_values
 from cudareduce.compiled.traffic import count_traffic
+from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, asked_for, load_registry
-from cudareduce.problem.parsing import NVCC_FLAGS
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
 from cudareduce.report.markdown import to_markdown

@@ -29,15 +29,15 @@ from cudareduce.compiled.machine_code import (
     parse_resources,
 )
 from cudareduce.compiled.store import Failed, Key, Side, Unit
+from cudareduce.cuda_source import NVCC_FLAGS, in_standard
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.host import installed
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Reduction, reduction_of
-from cudareduce.problem.parsing import NVCC_FLAGS, in_standard
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, Reduction, reduction_of
+from cudareduce.reduction.sizes import counted
 from cudareduce.temporary import temporary_folder
 
 

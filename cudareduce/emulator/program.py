@@ -15,7 +15,7 @@ from pathlib import Path
 from cudareduce.backend import Argument, Dim3, Source
 from cudareduce.emulator.toolchain import SHARED_LIMIT, resolve_locations
 from cudareduce.errors import BuildError, KernelFault
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 
 #: Counters of a launch, in the order of emulator/traffic.h, which describes them.
 TOTALS = (

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from cudareduce.backend import Source
 from cudareduce.budget import Deadline
+from cudareduce.cuda_source import standard_of
 from cudareduce.emulator.cache import KERNEL, Cache
 from cudareduce.emulator.compiler import Compiler
 from cudareduce.emulator.translation import DEFAULT_ARCH, translation_unit
 from cudareduce.errors import BuildError
-from cudareduce.problem.parsing import standard_of
 
 FOLDER = Path(__file__).parent
 #: Bytes of shared memory per block without an opt-in, static and dynamic.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from cudareduce.backend import Source
-from cudareduce.problem.parsing import every, parsed, text, without_comments
+from cudareduce.cuda_source import every, parsed, text, without_comments
 
 _ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"
 _ENTRY = re.compile(

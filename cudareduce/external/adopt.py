@@ -19,7 +19,7 @@ from cudareduce.library.condition import Condition
 from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.verify.verdict import is_synchronisation_fault
 
 #: Sizes that hurt reductions: around warps and blocks, odd ones, multiples of each power of two.

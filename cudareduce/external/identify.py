@@ -10,9 +10,9 @@ import numpy as np
 
 from cudareduce.external.trial import Fault, Trials
 from cudareduce.library.program import Address, FillStep, KernelStep, Program, Run, WriteStep
-from cudareduce.problem.dtypes import DTYPES, DType
-from cudareduce.problem.inputs import Array, as_numbers, stored
-from cudareduce.problem.operators import OPERATORS, Map, Reduction
+from cudareduce.reduction.dtypes import DTYPES, DType
+from cudareduce.reduction.inputs import Array, as_numbers, stored
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction
 
 #: How the results lie: one; one for each row, elements of a row side by side or `columns` apart;
 #: partial results that the host combines.

@@ -35,7 +35,7 @@ from cudareduce.library.program import (
 )
 from cudareduce.library.reading import read_source
 from cudareduce.library.siblings import read_file
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8
 #: Headers that nvcc brings along.

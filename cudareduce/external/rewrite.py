@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed
 from cudareduce.errors import UsageError
-from cudareduce.problem.parsing import every, parsed
 
 HEADERS = Path(__file__).parent / "include"
 #: Headers of CUDA that say nothing more than cuda_runtime.h of the recorder does.

@@ -9,8 +9,8 @@ from math import isqrt
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.external.recording import Launch, Pointer, Step
-from cudareduce.problem.parsing import every, parsed, text
 
 _NUMBER = r"(?:0[xX][\da-fA-F]+|\d+(?:\.\d*)?(?:[eE]\d+)?)[uUlL]*"
 _CONSTANT = re.compile(rf"(?:{_NUMBER}|[\s()*+\-/]|<<|>>|\(\s*(?:size_t|int|unsigned|long)\s*\))+")

@@ -22,7 +22,7 @@ from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import BuildError, CudareduceError
 from cudareduce.launch.bound import Replay
 from cudareduce.library.program import Program, Run
-from cudareduce.problem.inputs import Array
+from cudareduce.reduction.inputs import Array
 
 #: Seconds that one run may take, and compiling before the first.
 _RUN_S, _BUILD_S = 5.0, 60.0

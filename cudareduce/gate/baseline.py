@@ -16,9 +16,9 @@ from typing import Any, get_args
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.patterns import GIVEN, PATTERNS
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.patterns import GIVEN, PATTERNS
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import SOURCES, WAYS, Record, Run
 from cudareduce.results.store import is_missing, load
 

@@ -63,8 +63,8 @@ from cudareduce.gate.statistics import MIN_ROUNDS
 from cudareduce.gate.trees import Trees, heads_of, opened_trees, stored_tree
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.peers.names import meant
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.publish import publish
 from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool

@@ -20,7 +20,7 @@ import numpy as np
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.request import Thresholds
 from cudareduce.gate.statistics import MIN_ROUNDS, Change, changes
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Record
 
 #: From worst to best: the order of tables and annotations.

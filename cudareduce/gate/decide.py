@@ -15,8 +15,8 @@ from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.baseline import identity, problem
 from cudareduce.gate.compare import FEWEST, Row, Rules, compare, without_blame
 from cudareduce.gate.measure import INTERRUPTED, Cut, Remeasured
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Record
 
 #: How often rows in doubt are measured again, each time with twice the rounds of the time before.

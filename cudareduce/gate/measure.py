@@ -32,9 +32,9 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.peers.names import meant
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.progress import phase
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.workers import Exited, Parent, Raised, Returned, Worker
 

@@ -21,9 +21,9 @@ from cudareduce.gate.request import Judging, Thresholds
 from cudareduce.gate.statistics import found_from
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
-from cudareduce.problem.patterns import GIVEN
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.patterns import GIVEN
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
 from cudareduce.report.columns import way_text
 from cudareduce.report.markdown import code, escaped, to_markdown

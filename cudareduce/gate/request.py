@@ -14,7 +14,7 @@ from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import hint
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
 from cudareduce.peers.names import NAMES, meant
-from cudareduce.problem.operators import Map
+from cudareduce.reduction.operators import Map
 from cudareduce.report.publish import Outputs
 
 #: Default seconds to measure rows in doubt for longer.

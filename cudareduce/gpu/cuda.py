@@ -40,7 +40,7 @@ from cudareduce.gpu.modules import CudaProgram, Modules
 from cudareduce.gpu.nvml import NvmlMonitor, management_facts
 from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.machine.host import host_name
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 
 
 def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:

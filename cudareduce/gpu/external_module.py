@@ -14,7 +14,7 @@ from typing import Any
 from cudareduce.backend import KernelCall, Launch, Source
 from cudareduce.errors import KernelFault, TooManyBlocks
 from cudareduce.gpu.driver import explained
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 
 #: Bytes of dynamic shared memory that a block has without asking, and the attribute that asks.
 _UNASKED, _MAX_DYNAMIC_SHARED = 48 * 1024, 8

@@ -17,13 +17,13 @@ import numpy as np
 
 from cudareduce.backend import Launch, Program, Source
 from cudareduce.budget import Deadline
+from cudareduce.cuda_source import NVCC_FLAGS, in_standard, meets, parsed, without_comments
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, TooManyBlocks
 from cudareduce.gpu import driver
 from cudareduce.gpu.driver import explained
 from cudareduce.gpu.external_module import ExternalModule, compiled_text
 from cudareduce.machine.host import installed
-from cudareduce.problem.parsing import NVCC_FLAGS, in_standard, meets, parsed, without_comments
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 from cudareduce.temporary import temporary_folder
 
 

@@ -16,8 +16,8 @@ from cudareduce.gate.baseline import load_timed
 from cudareduce.gate.report import called, in_short, problem_text, reduction_text, shape_text
 from cudareduce.history.series import FEWEST, THRESHOLD, Series, Verdict, all_series
 from cudareduce.history.storage import Entry, History, append, files, moment, read
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, junit, tell_ci
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs, publish

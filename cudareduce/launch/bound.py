@@ -21,9 +21,9 @@ from cudareduce.library.program import (
     WriteStep,
 )
 from cudareduce.library.program import Program as ExternalProgram
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import Array, as_numbers
-from cudareduce.problem.reference import preset, reference
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import Array, as_numbers
+from cudareduce.reduction.reference import preset, reference
 
 #: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
 KEPT = frozenset({"counter", "workspace"})

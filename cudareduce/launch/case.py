@@ -13,7 +13,7 @@ from cudareduce.launch.prelude import Unit, source
 from cudareduce.library.condition import Condition
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 
 #: Elements of a row, and rows, as asked for: a kernel may take them in a shape of its own.
 Shape = tuple[int, int]

@@ -17,7 +17,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.plane import columns_for
 from cudareduce.library.program import Program, Run
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1

@@ -14,8 +14,8 @@ from typing import Literal
 
 from cudareduce.backend import Source
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.operators import Operator, Reduction
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.operators import Operator, Reduction
 
 #: Which pass of a plan a translation unit serves. Only the first (or only) pass sees elements and
 #: lifts them; only the last (or only) one turns the accumulator into the answer.

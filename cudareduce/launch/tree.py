@@ -11,7 +11,7 @@ import numpy as np
 
 from cudareduce.library.header import UNASSIGNED, UNORDERED
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.inputs import Array
+from cudareduce.reduction.inputs import Array
 
 #: Hexadecimal digits of a hash: 48 bits tell a million trees apart.
 _HASH_DIGITS = 12

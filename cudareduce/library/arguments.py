@@ -25,7 +25,7 @@ from cudareduce.library.values import (
     leads_to_value,
     of_values,
 )
-from cudareduce.problem.sizes import parse_size
+from cudareduce.reduction.sizes import parse_size
 
 #: Nobody gives a kernel more memory beside its input, in bytes.
 _MOST_ROOM = 2**28

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cudareduce.library.called import Call
 from cudareduce.library.device_part import Unit
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 
 
 def assumption(

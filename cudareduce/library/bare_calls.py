@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tree_sitter import Node
 
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.cuda_source import every, parsed, text
 
 _NAMES = frozenset(["identifier", "type_identifier"])
 #: What begins an item of the file.

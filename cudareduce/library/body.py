@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.library.expressions import (
     CHANGES,
     COMPARES,
@@ -25,7 +26,6 @@ from cudareduce.library.expressions import (
     other_factor,
     partners,
 )
-from cudareduce.problem.parsing import every, parsed, text
 
 #: So many words of a value tell where it comes from; whoever nests values in values, as no person
 #: does, is not followed further.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.cuda_source import every, parsed, text
 
 _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)", re.DOTALL)
 #: What compilers and their headers define begins so.

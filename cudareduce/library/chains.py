@@ -10,11 +10,11 @@ from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
+from cudareduce.cuda_source import text
 from cudareduce.errors import UsageError
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.parsing import text
+from cudareduce.reduction.dtypes import DTYPES
 
 #: Where a kernel's arguments are that it reads and writes, and how many it takes, by its name.
 Places = Mapping[str, tuple[int, int, int]]

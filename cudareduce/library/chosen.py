@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from cudareduce.cuda_source import text
 from cudareduce.errors import UsageError
 from cudareduce.library.called import Call, called
 from cudareduce.library.chains import Places, links_of, own_chains
@@ -21,7 +22,6 @@ from cudareduce.library.outside import outside
 from cudareduce.library.own_values import own_numbers, own_template
 from cudareduce.library.scopes import Constants
 from cudareduce.library.syntax import Function
-from cudareduce.problem.parsing import text
 
 #: Kernels with the template arguments that are given: one, or a chain of several.
 Row = list[tuple[Function, str]]

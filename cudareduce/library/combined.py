@@ -6,11 +6,11 @@ import re
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.library.body import Body
 from cudareduce.library.called import Call
 from cudareduce.library.expressions import inner, operator
 from cudareduce.library.syntax import Function
-from cudareduce.problem.parsing import every, parsed, text
 
 #: What a kernel is tried with whose name says nothing.
 _PLAIN = ("sum", "prod", "min", "max", "mean")

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.library.expressions import CHANGES, names
 from cudareduce.library.syntax import converts, pieces
-from cudareduce.problem.parsing import every, parsed, text
 
 _LOOPS = frozenset(["for_statement", "while_statement", "do_statement"])
 #: Functions that know nothing but what they are given.

@@ -15,9 +15,9 @@ from cudareduce.library.formed import formed
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.in_place import keeps_partials
 from cudareduce.library.syntax import Function
-from cudareduce.problem.dtypes import DTYPES, only_counts
-from cudareduce.problem.operators import Map
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.dtypes import DTYPES, only_counts
+from cudareduce.reduction.operators import Map
+from cudareduce.reduction.sizes import counted
 
 #: What is made of two arrays where nobody says.
 _DOT = Map("a * b", 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cudareduce.problem.sizes import size_list
+from cudareduce.reduction.sizes import size_list
 
 #: What becomes of a NaN in a minimum or maximum: it wins, as in NumPy; it is dropped, as C's fmax
 #: and IEEE 754's maximumNumber do it; or there must be none.

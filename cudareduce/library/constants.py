@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, members, text
 from cudareduce.library.scopes import Scope
-from cudareduce.problem.parsing import every, members, text
 
 Number = int | float
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from cudareduce.cuda_source import text
 from cudareduce.library.syntax import Piece
-from cudareduce.problem.parsing import text
 
 _WORD = re.compile(r"(?<![\w:])(?:\w+::)*(?P<last>[A-Za-z_]\w*)")
 _NAME = re.compile(r"\b\w+$")

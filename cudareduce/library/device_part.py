@@ -15,13 +15,13 @@ from pathlib import Path
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.bare_calls import without_bare_calls
 from cudareduce.library.branches import Defined, live_lines
 from cudareduce.library.expanded import Macro, expanded, macros_in
 from cudareduce.library.formulas import formulas_in
 from cudareduce.library.functors import Helpers, helpers_in
 from cudareduce.library.syntax import Function, Piece, pieces
-from cudareduce.problem.parsing import text
 
 #: What makes a function or a variable one of the device; a constant may be of both.
 _DEVICE = frozenset(["__device__", "__global__"])

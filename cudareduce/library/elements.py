@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES, accumulator, only_counts
+from cudareduce.reduction.dtypes import DTYPES, accumulator, only_counts
 
 _ELEMENTS = {
     "float": "float32", "double": "float64", "int": "int32", "int32_t": "int32",

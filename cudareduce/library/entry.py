@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cudareduce.cuda_source import parsed, without_comments
 from cudareduce.errors import UsageError
-from cudareduce.problem.parsing import parsed, without_comments
 
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
 EXTERN_SHARED = re.compile(

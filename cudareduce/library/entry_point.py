@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.library.called import Call
 from cudareduce.library.outside import place_of
 from cudareduce.library.plane import columns_in_words, in_words
 from cudareduce.library.template import OURS
 from cudareduce.library.undefined import beside_own_shuffles, of_old_warps
-from cudareduce.problem.parsing import every, parsed, text
 
 #: The limits of numbers are there for whoever includes CUDA's own headers, and files rely on it.
 _BEFORE = """#include <climits>

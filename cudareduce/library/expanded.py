@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text, without_comments
 from cudareduce.library.expressions import MULTIPLIES
-from cudareduce.problem.parsing import every, parsed, text, without_comments
 
 #: What makes a macro one of these.
 _WORDS = frozenset(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.library.syntax import converts
-from cudareduce.problem.parsing import every, text
 
 #: So many places where a name stands tell what it is for: a bound for texts that nobody has written
 #: by hand.

@@ -42,7 +42,7 @@ from cudareduce.library.refused import check_ends
 from cudareduce.library.room import Room
 from cudareduce.library.siblings import read_file
 from cudareduce.library.syntax import Function, names_in
-from cudareduce.problem.dtypes import DTYPES, accumulator
+from cudareduce.reduction.dtypes import DTYPES, accumulator
 
 #: What of a launch the user may say, as `Guesses` calls it.
 _OPTIONS = ("block", "items", "grid", "shared", "finish", "map")

@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, parsed, text
 from cudareduce.library.expressions import names
 from cudareduce.library.syntax import converts
-from cudareduce.problem.operators import Map
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.reduction.operators import Map
 
 _COMPARES = frozenset(["==", "!=", "<", ">", "<=", ">="])
 #: Functions that a map may have, and such as only hand on what they are given.

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import members, text, without_comments
 from cudareduce.library.expanded import Macro
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Piece
-from cudareduce.problem.parsing import members, text, without_comments
 
 #: A number that is there for all of a file, as a macro or a constant.
 _NUMBER = re.compile(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.library.syntax import Piece
-from cudareduce.problem.parsing import every, text
 
 _CLASSES = frozenset(["struct_specifier", "class_specifier"])
 _SUMS = re.compile(r"sum|add|plus", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from cudareduce.problem.parsing import CALL, grids_in, meets
+from cudareduce.cuda_source import CALL, grids_in, meets
 
 _OF = r"\b[\w:]+(?:\s*\(\s*\))?\s*\.\s*"
 #: What is said of any group.

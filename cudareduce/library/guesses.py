@@ -9,7 +9,7 @@ from cudareduce.library.arguments import Argument, read_argument
 from cudareduce.library.header import Finish, GridRule
 from cudareduce.library.own_launch import Said
 from cudareduce.library.undefined import read_definition
-from cudareduce.problem.operators import Map
+from cudareduce.reduction.operators import Map
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from cudareduce.errors import UsageError
 from cudareduce.library.front import find_header
 from cudareduce.library.toml import line_of, quoted
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
 
 Scope = Literal["grid", "block", "warp", "rows"]
 Grid = Literal[

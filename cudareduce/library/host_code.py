@@ -8,12 +8,12 @@ from itertools import islice
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, members, text
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.scopes import Constants, Scope, constants, mentions
 from cudareduce.library.syntax import Function, Piece, declared_name
 from cudareduce.library.wrapped import Given, Wrapper, given_to, wrapper_of
-from cudareduce.problem.parsing import every, members, text
 
 #: Launches that are looked at, of a file and of one kernel.
 _MOST, _MOST_LAUNCHES = 1000, 64

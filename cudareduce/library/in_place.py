@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.library.syntax import converts, pieces
-from cudareduce.problem.parsing import every, text
 
 #: What an address may be wrapped in.
 _WRAPS = ("parenthesized_expression", "cast_expression", "pointer_declarator")

@@ -7,12 +7,12 @@ from math import prod
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.body import Body
 from cudareduce.library.combining import nodes_of
 from cudareduce.library.expressions import MOST_PLACES, first_values, inner, operator
 from cudareduce.library.host_code import number_at
 from cudareduce.library.scopes import Constants, Scope
-from cudareduce.problem.parsing import text
 
 #: Elements of a load that is as wide as there are, and pairs and quads of these.
 _USUAL = frozenset(["2", "4", "8", "16"])

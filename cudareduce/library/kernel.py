@@ -32,8 +32,8 @@ from cudareduce.library.program import Program
 from cudareduce.library.reading import has_header, read_source
 from cudareduce.library.room import Room
 from cudareduce.library.taken import why_not_op
-from cudareduce.problem.dtypes import DTYPES, DType
-from cudareduce.problem.operators import OPERATORS, Map, Reduction
+from cudareduce.reduction.dtypes import DTYPES, DType
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Elements, Finish
 from cudareduce.library.syntax import pieces
-from cudareduce.problem.operators import Map, Reduction
-from cudareduce.problem.parsing import every, text
+from cudareduce.reduction.operators import Map, Reduction
 
 #: What may become of the partials of a kernel that maps what it reads: it would map them again.
 _ONCE: tuple[Finish, ...] = ("atomic", "none", "host", "last_block", "mailbox", "self_reset",

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.host_code import number_at
 from cudareduce.library.parameters import Parameter, read_parameter
 from cudareduce.library.scopes import Constants, Scope
 from cudareduce.library.syntax import Function, Piece, pieces
-from cudareduce.problem.parsing import every, text
 
 _DEVICE = frozenset(["__device__", "__managed__"])
 _NEVER = frozenset(["const", "constexpr", "__constant__", "__shared__", "extern"])

@@ -16,13 +16,13 @@ from itertools import takewhile
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.expressions import names
 from cudareduce.library.header import GridRule
 from cudareduce.library.host_code import HostCall, number_at
 from cudareduce.library.scopes import Constants, Scope
 from cudareduce.library.syntax import Function
-from cudareduce.problem.parsing import text
 
 #: Elements of a tile, and how many times as many are put in for the number of elements: every usual
 #: number of elements a thread divides it.

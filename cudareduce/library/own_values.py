@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.elements import known_element
 from cudareduce.library.functors import Helpers
 from cudareduce.library.host_code import HostCall, launched_with, number_at
 from cudareduce.library.parameters import read_parameter
 from cudareduce.library.syntax import Function, Piece
-from cudareduce.problem.parsing import text
 
 _BLOCK = "blockDim.x"
 _DEFAULTS = {"true": "1", "false": "0"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from cudareduce.problem.parsing import every, parsed, text
+from cudareduce.cuda_source import every, parsed, text
 
 _DECLARATIONS = frozenset(
     ["parameter_declaration", "optional_parameter_declaration", "variadic_parameter_declaration"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 
 Dim3 = tuple[int, int, int]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.constants import Reading, Unknown
 from cudareduce.library.elements import bytes_of
 from cudareduce.library.host_code import HostCall, launched_with
@@ -16,7 +17,6 @@ from cudareduce.library.parameters import read_parameter
 from cudareduce.library.scopes import Scope
 from cudareduce.library.syntax import Function
 from cudareduce.library.values import is_whole, of_launch
-from cudareduce.problem.parsing import text
 
 #: How the number of elements is written in what is reckoned: wide, and with a sign, as a host's is.
 COUNT = "(long long)n"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import members, text
 from cudareduce.library.syntax import Piece, pieces
-from cudareduce.problem.parsing import members, text
 
 #: What encloses names.
 _BLOCKS = frozenset(["compound_statement", "for_statement", "lambda_expression",

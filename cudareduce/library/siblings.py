@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from cudareduce.cuda_source import every, text
 from cudareduce.library.branches import behind_which
 from cudareduce.library.device_part import Unit, read_unit
 from cudareduce.library.syntax import Piece
 from cudareduce.library.undefined import likely_value, likely_values, of_old_warps
-from cudareduce.problem.parsing import every, text
 
 _HEADERS = frozenset([".h", ".hpp", ".cuh"])
 #: More are not looked at, and none that is longer, in bytes.

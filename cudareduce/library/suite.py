@@ -10,10 +10,10 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.header import BLOCKS
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
-from cudareduce.problem.patterns import PATTERNS
-from cudareduce.problem.sizes import LARGEST
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
+from cudareduce.reduction.patterns import PATTERNS
+from cudareduce.reduction.sizes import LARGEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from itertools import takewhile
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, members, parsed, text, without_comments
 from cudareduce.library.group_words import in_old_words
-from cudareduce.problem.parsing import every, members, parsed, text, without_comments
 
 #: What holds pieces instead of being one.
 _SCOPES = frozenset(["translation_unit", "namespace_definition", "declaration_list", "preproc_if",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudareduce.library.header import UNORDERED, Finish, Order
-from cudareduce.problem.operators import Operator
+from cudareduce.reduction.operators import Operator
 
 
 def why_not_op(

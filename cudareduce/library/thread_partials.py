@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import text
 from cudareduce.library.combining import nodes_of
 from cudareduce.library.expressions import (
     CHANGES,
@@ -18,7 +19,6 @@ from cudareduce.library.expressions import (
     names,
     operator,
 )
-from cudareduce.problem.parsing import text
 
 
 def is_of_threads(code: str, read: str, write: str) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, text
 from cudareduce.errors import UsageError
 from cudareduce.library.device_part import Unit
-from cudareduce.problem.parsing import every, text
 
 _DEFINITION = re.compile(r"([A-Za-z_]\w*)(?:=([^\n]*))?")
 #: Where a name stands that is declared there, in the parser's words.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from cudareduce.cuda_source import every, members, text
 from cudareduce.library.syntax import Piece, declared_name
-from cudareduce.problem.parsing import every, members, text
 
 _PACKS = frozenset(["variadic_parameter_declaration", "parameter_pack_expansion"])
 

@@ -20,8 +20,8 @@ from cudareduce.page.content import errata, lessons, lineage, sheet
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.kinds import comparison_figures
 from cudareduce.plot.vega import min_width, notes, page_spec
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, runs_of, write_text
 

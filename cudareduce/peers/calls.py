@@ -19,7 +19,7 @@ from cudareduce.peers.contract import (
     as_answers,
 )
 from cudareduce.peers.job import library_plan
-from cudareduce.problem.inputs import Array
+from cudareduce.reduction.inputs import Array
 from cudareduce.verify.verdict import Verdict, skipped
 from cudareduce.workers import Parent
 

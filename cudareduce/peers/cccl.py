@@ -25,8 +25,8 @@ from cudareduce.launch.plan import Problem
 from cudareduce.machine.host import installed, packaged
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import Reduction
 
 _VERSION_HEADER = "cuda/std/__cccl/version.h"
 _CUB_HEADER = "cub/device/device_reduce.cuh"

@@ -16,9 +16,9 @@ import numpy as np
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
-from cudareduce.problem.inputs import Array
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.inputs import Array
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.sizes import counted
 
 #: Reductions of array libraries that take the accumulator's type as `dtype`.
 TYPED = ("sum", "prod", "mean")

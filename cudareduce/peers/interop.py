@@ -12,9 +12,9 @@ import numpy as np
 from cudareduce.backend import Launch
 from cudareduce.gpu.driver import explained, library
 from cudareduce.peers.contract import DeviceInput
-from cudareduce.problem.inputs import Array
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import identity
+from cudareduce.reduction.inputs import Array
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import identity
 
 
 @dataclass(frozen=True, slots=True)

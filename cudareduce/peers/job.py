@@ -15,7 +15,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import Conditions
 from cudareduce.peers.catalogue import Listing, libraries_of
 from cudareduce.peers.contract import Library
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.report.numbers import sms_text
 from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method

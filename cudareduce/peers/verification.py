@@ -12,8 +12,8 @@ from cudareduce.launch.plan import Problem
 from cudareduce.peers.calls import Memory, Reporter, Runtimes, absent, memory, verdict_on
 from cudareduce.peers.contract import Library
 from cudareduce.peers.job import CUT, PLAIN, UNVERIFIED, Job, Layout, LibraryResult, library_plan
-from cudareduce.problem.nets import patterns_for
-from cudareduce.problem.reference import Reference
+from cudareduce.reduction.patterns import patterns_for
+from cudareduce.reduction.reference import Reference
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.patterns import SMALL, Input, Inputs
 from cudareduce.verify.result_monitor import TimedData, TimedInput

@@ -13,8 +13,8 @@ from cudareduce.errors import UsageError
 from cudareduce.plot.figure import Bars
 from cudareduce.plot.kinds import figures
 from cudareduce.plot.terminal import MIN_WIDTH, is_plotext_missing, text_chart
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
 from cudareduce.results.store import check_writable, runs_of, write_bytes

@@ -27,7 +27,7 @@ from cudareduce.plot.figure import (
     Reference,
     Series,
 )
-from cudareduce.problem.sizes import LARGEST
+from cudareduce.reduction.sizes import LARGEST
 from cudareduce.report.columns import COLUMNS, label
 from cudareduce.report.numbers import (
     change_text,

@@ -25,13 +25,13 @@ from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.plot.command import check_image_files
-from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.profile.charts import charts
 from cudareduce.profile.lines import Profile
 from cudareduce.profile.ncu import METRICS, Task, find_ncu, of_launch, profiled
 from cudareduce.profile.static import Known, known
 from cudareduce.profile.tables import diff_section, kernel_sections, to_json
 from cudareduce.progress import phase, say
+from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.numbers import size_text
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool

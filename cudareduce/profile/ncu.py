@@ -21,8 +21,8 @@ from cudareduce.errors import CudareduceError, EnvironmentProblem, KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.inputs import Array, make_all
 from cudareduce.profile.permission import ALLOW, INSTALL_NCU
+from cudareduce.reduction.inputs import Array, make_all
 from cudareduce.temporary import temporary_folder
 from cudareduce.workers import python_command, running_tool
 

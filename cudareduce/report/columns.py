@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import (
     DASH,
     HALF_TICK_US,

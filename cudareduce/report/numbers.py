@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor, log10
 
 from cudareduce.machine.device import EVENT_TICK_US
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 
 DASH = "-"
 #: The smallest uncertainty of a time in us: half a step of the event clock.

@@ -10,8 +10,8 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.library.suite import Suite, SuiteRow
-from cudareduce.problem.dtypes import DTYPES
 from cudareduce.profile.ncu import Shares
+from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.report.numbers import DASH, rate_text, ratio_text, share_text, size_text, time_text
 from cudareduce.report.section import Section
 from cudareduce.report.sections import sections

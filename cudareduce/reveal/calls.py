@@ -18,8 +18,8 @@ from cudareduce.peers import catalogue
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import Library
 from cudareduce.peers.names import NAMES
-from cudareduce.problem.operators import Reduction
 from cudareduce.progress import say
+from cudareduce.reduction.operators import Reduction
 from cudareduce.reveal.probing import why_not
 from cudareduce.verify.verdict import Cause
 

@@ -10,8 +10,8 @@ from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import say
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.reveal import compare, session

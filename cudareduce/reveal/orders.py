@@ -12,8 +12,8 @@ from typing import Any, get_args, get_type_hints
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.launch.tree import Tree
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.section import Section
 from cudareduce.results.store import is_missing, read_json

@@ -25,11 +25,11 @@ from cudareduce.launch.tree import Forest, Tree
 from cudareduce.peers.calls import memory
 from cudareduce.peers.contract import DeviceInput, Library, as_answers
 from cudareduce.peers.job import library_plan
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import Array, as_numbers, digits, stored
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import reference
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import Array, as_numbers, digits, stored
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import reference
+from cudareduce.reduction.sizes import counted
 from cudareduce.verify.verdict import Cause, judge
 
 #: `fixed`: one known order; `varies`: the order changes between calls; `other`: not only additions

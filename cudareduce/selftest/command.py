@@ -9,8 +9,8 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import say
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Run

@@ -13,7 +13,7 @@ from cudareduce.backend import TimedBackend
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, paired
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
-from cudareduce.problem.inputs import make
+from cudareduce.reduction.inputs import make
 from cudareduce.report.numbers import (
     DASH,
     HALF_TICK_US,

@@ -18,7 +18,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
-from cudareduce.problem.inputs import make
+from cudareduce.reduction.inputs import make
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, WorkerPool
 
 #: Samples per benchmark; warm-up launches and seconds. With the default of one warm-up launch the

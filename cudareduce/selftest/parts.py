@@ -19,7 +19,7 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
-from cudareduce.problem.inputs import make
+from cudareduce.reduction.inputs import make
 from cudareduce.selftest.findings import (
     ENOUGH,
     NOTHING,

@@ -43,7 +43,7 @@ from cudareduce.gate.trees import base_folders, is_unchanged, revision_of
 from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.problem.dtypes import DTYPES
+from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.report.sections import first_few
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run

@@ -19,8 +19,8 @@ from cudareduce.bench.command import verdict_codes
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.intervals import interval, known, noise_pct
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.progress import phase, say
+from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool

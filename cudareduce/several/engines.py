@@ -14,8 +14,8 @@ import numpy as np
 
 from cudareduce.backend import Backend, Launch, Program, Source
 from cudareduce.errors import BuildError, KernelFault
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.several.communicator import Communicator, watchdog
 from cudareduce.several.inputs import UFUNCS, from_storage, output_slice, to_storage

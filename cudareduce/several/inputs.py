@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.operators import Reduction
 from cudareduce.several.kernels import vector_of
 from cudareduce.several.names import Collective
 

@@ -21,7 +21,7 @@ from cudareduce.launch.prelude import device_folder, prelude
 from cudareduce.library.front import OPENS, find_header
 from cudareduce.library.reading import read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.several.names import COLLECTIVES, Collective
 from cudareduce.several.windows import MOST_BLOCKS
 

@@ -32,8 +32,8 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.peers.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.peers.job import Job
 from cudareduce.peers.session import LibraryWorkers
-from cudareduce.problem.operators import Reduction, reduction_of
 from cudareduce.progress import phase
+from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run

@@ -19,7 +19,7 @@ from cudareduce.backend import Launch
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.machine.host import packaged
 from cudareduce.peers.contract import AbsentError
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
 from cudareduce.several.communicator import Communicator, agree, watchdog
 from cudareduce.several.names import Collective
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker

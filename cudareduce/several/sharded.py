@@ -24,8 +24,8 @@ from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import Stage as PassStage
 from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.peers.contract import AbsentError
-from cudareduce.problem.operators import Reduction
 from cudareduce.progress import Progress, phase
+from cudareduce.reduction.operators import Reduction
 from cudareduce.several.collective import host_clock_us
 from cudareduce.several.communicator import Communicator, agree
 from cudareduce.several.engines import Stage, build_programs, compile_programs, raise_if_gave_up

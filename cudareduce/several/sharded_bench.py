@@ -26,7 +26,7 @@ from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.intervals import known
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, load_registry
-from cudareduce.problem.operators import OPERATORS
+from cudareduce.reduction.operators import OPERATORS
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool

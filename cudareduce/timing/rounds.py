@@ -23,7 +23,7 @@ from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, known, noise_pct
 from cudareduce.machine.device import EVENT_TICK_US, Conditions
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.sizes import counted
 from cudareduce.timing.sampling import (
     COLD,
     MAX_LAUNCHES,

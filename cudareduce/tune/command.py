@@ -15,9 +15,9 @@ from cudareduce.bench.command import verdict_codes
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import AUTO, AUTO_FIXED, load_registry
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import phase, say
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import HALF_TICK_US, measured_text, short_size
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.section import Section

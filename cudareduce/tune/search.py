@@ -34,9 +34,9 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.header import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import Progress
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Context, new_context, warm_up
 from cudareduce.timing.sampling import COLD, sampler

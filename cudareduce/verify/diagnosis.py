@@ -21,9 +21,9 @@ from cudareduce.backend import Backend
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Prepared, Shape
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import Array, stored
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.inputs import Array, stored
+from cudareduce.reduction.operators import Reduction
 
 #: Processor seconds that an explanation may take, and seconds that it is waited for.
 _LIMIT_S, _WAIT_S = 1.5, 8.0

@@ -23,9 +23,9 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.inputs import Array, as_answers, as_numbers, stored
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import preset
+from cudareduce.reduction.inputs import Array, as_answers, as_numbers, stored
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import preset
 from cudareduce.verify.test_sets import LARGE_INDEX, TestSet, tile_of
 from cudareduce.verify.verdict import RIGHT, Verdict
 

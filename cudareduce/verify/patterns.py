@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.condition import ANY_INPUT, Condition, Positive
-from cudareduce.problem.inputs import Array, make_all, without_nan
-from cudareduce.problem.nets import of_ends, patterns_for
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import Reference, reference, with_elements
+from cudareduce.reduction.inputs import Array, make_all, without_nan
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.patterns import of_ends, patterns_for
+from cudareduce.reduction.reference import Reference, reference, with_elements
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import Effort
 

@@ -19,11 +19,11 @@ import numpy as np
 from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.expression import fold_mapped
-from cudareduce.problem.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
-from cudareduce.problem.operators import OPERATORS, Reduction
-from cudareduce.problem.reference import Reference, reference, with_elements
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
+from cudareduce.reduction.operators import OPERATORS, Reduction
+from cudareduce.reduction.reference import Reference, reference, with_elements
+from cudareduce.reduction.transforms import fold_mapped
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.patterns import repeats
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, judge, worse

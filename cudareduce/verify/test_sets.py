@@ -18,8 +18,8 @@ from cudareduce.launch.case import Case, Shape
 from cudareduce.library.plane import of_several
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import Reduction, reduction_of
 
 #: Up to this size there are enough other test sizes.
 _SMALL_LITERAL = 1025

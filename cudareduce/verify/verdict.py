@@ -10,10 +10,10 @@ import numpy as np
 
 from cudareduce.errors import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.inputs import Array, as_answers, roundings, rounds_nothing
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import Reference, bound, most_bounded
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.inputs import Array, as_answers, roundings, rounds_nothing
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import Reference, bound, most_bounded
 
 
 @dataclass(frozen=True, slots=True)

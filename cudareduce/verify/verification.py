@@ -17,8 +17,8 @@ from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound, Workspaces
 from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.problem.nets import needs_schedules
-from cudareduce.problem.reference import Reference, reference, with_elements
+from cudareduce.reduction.patterns import needs_schedules
+from cudareduce.reduction.reference import Reference, reference, with_elements
 from cudareduce.verify.patterns import REPEATS, SMALL, Arrays, Input, Inputs, inputs_for, tiles_of
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import (

@@ -13,8 +13,8 @@ from cudareduce.launch.case import Case
 from cudareduce.launch.plan import MAX_GRID
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo, DeviceLimits
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 from tests.tune.stored_regret import device_of
 
 

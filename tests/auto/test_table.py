@@ -19,7 +19,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceInfo
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.simulate import H200
 
 Call = Callable[..., tuple[int, str, str]]

@@ -14,7 +14,7 @@ from cudareduce.gate.baseline import identity, problem
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.conftest import read_result
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
 from tests.peers.fakes import use_fakes

@@ -27,8 +27,8 @@ from cudareduce.launch.case import Case, Prepared, planned, programs_of
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.inputs import make
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.inputs import make
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.rounds import Context, measure, staying, warm_up
 from cudareduce.timing.sampling import COLD, Method
 from cudareduce.timing.timer import DeviceTimer, late_work

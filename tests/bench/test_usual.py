@@ -13,7 +13,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.condition import Condition
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 Call = Callable[..., tuple[int, str, str]]
 ONE_BLOCK = """__global__ void in_one_block(const int *x, int *total, int n)

@@ -30,7 +30,7 @@ from cudareduce.compiled.traffic import Traffic
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.machine.host import installed
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

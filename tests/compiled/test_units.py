@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cudareduce.compiled.compile import jobs, main_reduction, sample_of, sampled
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 
 KERNELS = load_registry([]).kernels
 

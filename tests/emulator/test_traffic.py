@@ -12,7 +12,7 @@ from cudareduce.compiled.traffic import Traffic, count_traffic
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 Count = Callable[..., Traffic]
 N = 2**16

@@ -22,7 +22,7 @@ from cudareduce.library.program import (
     Value,
     Variable,
 )
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 TEXT = """
 namespace ours {

@@ -13,7 +13,7 @@ from cudareduce.external.recorder import argument_choices
 from cudareduce.launch.case import Case
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 Call = Callable[..., tuple[int, str, str]]
 SHAPES = Path(__file__).parent.parent / "foreign_shapes"

@@ -28,7 +28,7 @@ from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import KEYS, read_header
 from cudareduce.library.kernel import load_kernel
-from cudareduce.problem.sizes import parse_sizes
+from cudareduce.reduction.sizes import parse_sizes
 from cudareduce.report.publish import Outputs
 from cudareduce.results.store import load
 from tests.conftest import ROOT

@@ -20,7 +20,7 @@ from cudareduce.bench.settings import Settings
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.gate.measure import Batch, Bencher, Remeasured, measure_in_fresh_process
 from cudareduce.library.registry import Registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.store import load
 from tests.conftest import ROOT
 from tests.fake_gpu import in_this_process

@@ -12,7 +12,7 @@ from cudareduce.gate.trees import base_tree
 from cudareduce.launch.prelude import device_folder, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import kernels_folder
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 NAME = "reduce_v0_baseline"
 MARK = "// as it was before\n"

@@ -17,8 +17,8 @@ from cudareduce.launch.case import Case, programs_of
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.inputs import make
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.inputs import make
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.verification import verify
 from tests.cli.test_main import MINE
 from tests.conftest import read_result

@@ -13,7 +13,7 @@ from cudareduce.launch.case import Case, build
 from cudareduce.library.arguments import read_argument
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 #: The answer is the number of blocks that have ever counted, or what the memory held before.
 COUNTS = """__global__ void counts(const int *in, int *out, unsigned *once, int *left, int n)

@@ -13,7 +13,7 @@ from cudareduce.launch.plan import Pass, Plan, Problem, plan
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 #: Walks of which no header says what a block takes.
 _BY_WARP = ("lane", "warp_stride", "fixed_warps")

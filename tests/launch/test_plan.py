@@ -13,7 +13,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import MAX_GRID, Pass, Plan, Problem, plan
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import Map, reduction_of
+from cudareduce.reduction.operators import Map, reduction_of
 
 KERNELS = load_registry().kernels
 SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4097, 24 * 1024 + 1, 65537)

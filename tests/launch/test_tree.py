@@ -8,7 +8,7 @@ import pytest
 from cudareduce.launch.case import Case
 from cudareduce.launch.tree import Forest, Join, Tree
 from cudareduce.library.registry import Registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 Nested = int | tuple["Nested", ...]
 

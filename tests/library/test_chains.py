@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem, plan
 from cudareduce.library.foreign import Adopted, adopt
 from cudareduce.library.guesses import Guesses
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

@@ -12,7 +12,7 @@ from cudareduce.compiled.compile import Shape, main_reduction, ptx_text
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

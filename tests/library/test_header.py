@@ -10,7 +10,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import source
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.conftest import ROOT
 
 GOOD = """/*+++

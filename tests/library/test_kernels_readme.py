@@ -13,8 +13,8 @@ import pytest
 from cudareduce.launch.prelude import prelude
 from cudareduce.library import header
 from cudareduce.library.registry import Registry
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Reduction
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, Reduction
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"

@@ -26,8 +26,8 @@ from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
-from cudareduce.problem.operators import reduction_of
 from cudareduce.progress import phase
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import Verdict

@@ -11,9 +11,9 @@ from cudareduce.errors import UsageError
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.library.suite import Suite, load_suite
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS
-from cudareduce.problem.patterns import PATTERNS
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS
+from cudareduce.reduction.patterns import PATTERNS
 
 REGISTRY = load_registry()
 KERNELS, SUITES = REGISTRY.kernels, REGISTRY.suites

@@ -24,7 +24,7 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job

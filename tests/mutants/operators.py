@@ -12,7 +12,7 @@ from unittest.mock import patch
 from cudareduce.backends import open_backend
 from cudareduce.launch import prelude
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.verify.jobs import Job, verify_job
 from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import RIGHT, Verdict

@@ -23,7 +23,7 @@ from cudareduce.errors import OutOfMemory
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.contract import AbsentError, DeviceInput, Library, PreparedCall
 from cudareduce.peers.session import LibraryRunner
-from cudareduce.problem.inputs import as_numbers
+from cudareduce.reduction.inputs import as_numbers
 from cudareduce.workers import Parent
 from tests.fake_gpu import FakeGpu, quick
 

@@ -22,8 +22,8 @@ from cudareduce.peers.catalogue import Listing, listings
 from cudareduce.peers.contract import AbsentError, Library
 from cudareduce.peers.interop import DeviceArray
 from cudareduce.peers.names import NAMES, meant
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 
 Call = Callable[..., tuple[int, str, str]]
 PEERS = [peer for listing in listings(NAMES) for peer in listing.libraries()]

@@ -11,7 +11,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.peers import cccl
 from cudareduce.peers.contract import AbsentError
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 
 
 @pytest.mark.parametrize(

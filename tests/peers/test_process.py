@@ -20,7 +20,7 @@ from cudareduce.library.registry import Registry
 from cudareduce.peers.catalogue import Listing
 from cudareduce.peers.job import Job, Outcome
 from cudareduce.peers.session import LibraryRunner, LibraryWorkers
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.sampling import COLD
 from tests.conftest import ROOT
 from tests.peers.fakes import FakeRunner

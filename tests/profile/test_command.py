@@ -11,8 +11,8 @@ import pytest
 
 from cudareduce.launch.case import Case
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.problem.operators import Map
 from cudareduce.profile.static import Known
+from cudareduce.reduction.operators import Map
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, FakeNcu, N, fake_ncu
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
-from cudareduce.problem.operators import reduction_of
 from cudareduce.profile.charts import charts
 from cudareduce.profile.lines import COUNTED, STATIC, Profile
 from cudareduce.profile.ncu import METRICS, of_launch
 from cudareduce.profile.tables import diff_section, kernel_sections, limited_by, next_steps, to_json
+from cudareduce.reduction.operators import reduction_of
 
 NUMBERS = (0.0, 1e-12, 0.5, 1.0, 31.0, 99.0, 1e6, 1e29)
 LINES = {line.key: line for line in (*COUNTED, *STATIC)}

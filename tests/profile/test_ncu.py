@@ -9,7 +9,6 @@ import pytest
 from cudareduce.backends import BackendSpec
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
-from cudareduce.problem.operators import reduction_of
 from cudareduce.profile.ncu import (
     MEMORY_PCT,
     METRICS,
@@ -20,6 +19,7 @@ from cudareduce.profile.ncu import (
     refused_in,
     shares,
 )
+from cudareduce.reduction.operators import reduction_of
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, fake_ncu
 

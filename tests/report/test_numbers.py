@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.problem.sizes import parse_size
+from cudareduce.reduction.sizes import parse_size
 from cudareduce.report.numbers import (
     change_text,
     measured_text,

@@ -16,7 +16,7 @@ import numpy as np
 import cudareduce.backends
 from cudareduce.backends import BackendSpec
 from cudareduce.peers.contract import DeviceInput, Library, PreparedCall
-from cudareduce.problem.inputs import Array
+from cudareduce.reduction.inputs import Array
 from cudareduce.reveal.session import Revealer
 from cudareduce.workers import Parent
 from tests.fake_gpu import quick

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.problem.inputs import Array, as_numbers
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.inputs import Array, as_numbers
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.reveal.probing import Call, Examination, ProbeResult
 
 Sum = Callable[[Array], float]

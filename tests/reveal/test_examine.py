@@ -14,8 +14,8 @@ from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Registry, kernel_files
-from cudareduce.problem.inputs import Array
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.inputs import Array
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.reveal.probing import Examination, kernel_call, why_not
 from tests.conftest import ROOT
 from tests.reveal.simulated import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudareduce.problem.inputs import Array
+from cudareduce.reduction.inputs import Array
 from cudareduce.reveal.orders import picture
 from tests.reveal.simulated import Sum, backwards, in_halves, in_turn, revealed
 

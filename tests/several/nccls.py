@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several import windows
 from cudareduce.several.collective import CollectiveExperiment, run_collective

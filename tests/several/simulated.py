@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from cudareduce.budget import Deadline
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text
 from cudareduce.several.collective import Recorder, link_notes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.collectives import collective_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.parsing import NVCC_FLAGS
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.several.kernels import ExchangeKernel, load_kernels, source
 from cudareduce.several.names import COLLECTIVES
 

@@ -14,7 +14,7 @@ from cudareduce.cli.several import collective
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.gate.request import Judging
 from cudareduce.peers import cccl
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
 from cudareduce.several import library_versions

@@ -18,7 +18,7 @@ import pytest
 from cudareduce.backend import Launch, Source
 from cudareduce.backends import BackendSpec, gpu_count, open_timed
 from cudareduce.errors import BuildError
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.several.engines import Stage, kernel_engines
 from cudareduce.several.kernels import load_kernels
 from cudareduce.several.rendezvous import Placement, connect

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.parsing import NVCC_FLAGS
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several import kernels, sharded, windows
 from cudareduce.several.kernels import device_text

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.problem.operators import Reduction, reduction_of
-from cudareduce.problem.reference import reference
+from cudareduce.reduction.operators import Reduction, reduction_of
+from cudareduce.reduction.reference import reference
 from cudareduce.several.inputs import SHARDED_OPS, ShardedArray, from_storage, shard_range
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "uint32")

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.several import windows
 from cudareduce.several.collective import CollectiveExperiment, run_collective

@@ -26,8 +26,8 @@ from cudareduce.budget import Deadline
 from cudareduce.intervals import known, paired
 from cudareduce.launch.case import Case, build
 from cudareduce.library.registry import AUTO, Registry, load_registry
-from cudareduce.problem.operators import OPERATORS, reduction_of
 from cudareduce.progress import phase, say
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.report.numbers import short_size
 from cudareduce.tune.search import (
     CandidateTimer,

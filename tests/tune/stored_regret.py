@@ -18,7 +18,7 @@ from cudareduce.auto.rule import Facts
 from cudareduce.auto.table import file_name, read_table, shipped_folder
 from cudareduce.library.registry import AUTO, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.store import load
 from tests.conftest import ROOT
 

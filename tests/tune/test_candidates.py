@@ -10,8 +10,8 @@ from cudareduce.auto.rule import Facts
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.tune.search import candidates, kernels_named
 from tests.simulate import H200
 

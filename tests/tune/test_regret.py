@@ -11,7 +11,7 @@ import pytest
 from cudareduce.auto.table import file_name, read_table, shipped_folder
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import Conditions
-from cudareduce.problem.operators import OPERATORS
+from cudareduce.reduction.operators import OPERATORS
 from tests.fake_gpu import FakeGpu, FakeMonitor
 from tests.simulate import H200
 from tests.tune import stored_regret

@@ -16,8 +16,8 @@ from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.verify.test_sets import ROW_SHAPES, race_test_sets
 from cudareduce.verify.verification import verify
 

@@ -17,7 +17,7 @@ from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.operators import Reduction, reduction_of
+from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.large_index import large_index_test_sets, verify_large_indices

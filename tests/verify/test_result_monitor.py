@@ -15,7 +15,7 @@ from cudareduce.launch.case import Case, build
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
 from cudareduce.verify.result_monitor import OwnBuffers, TimedData
 from tests.conftest import read_result

@@ -14,7 +14,7 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.launch.plan import Problem, plan
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from tests.same_bits import NAME, STORED, answer, answers, elements
 
 BLOCKS = (64, 128, 256, 512, 1024)

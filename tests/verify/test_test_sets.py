@@ -17,7 +17,7 @@ from cudareduce.launch.case import Case, Prepared, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import kernel_files
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.operators import reduction_of
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.jobs import Job, combined, final_verdict, limited
 from cudareduce.verify.test_sets import edges, race_test_sets
 from cudareduce.verify.verdict import Verdict, skipped

@@ -14,8 +14,8 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.kernel import load_kernel
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import Reference
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.reference import Reference
 from cudareduce.verify.verdict import Verdict, judge
 from cudareduce.verify.verification import verify
 

@@ -17,7 +17,7 @@ from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS
-from cudareduce.problem.operators import OPERATORS, reduction_of
+from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.test_sets import race_test_sets

@@ -28,8 +28,8 @@ from cudareduce.bench.stream.trial import Streams, streamed
 from cudareduce.bench.telling import closing_line
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.library.registry import Choice, load_registry
-from cudareduce.problem.sizes import counted
 from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool

@@ -19,8 +19,8 @@ from cudareduce.budget import Deadline
 from cudareduce.intervals import noise_pct
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.machine.device import Conditions
-from cudareduce.problem.inputs import Array
-from cudareduce.problem.reference import Reference
+from cudareduce.reduction.inputs import Array
+from cudareduce.reduction.reference import Reference
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing, over
 from cudareduce.verify.verdict import RIGHT, Effort, Verdict, judge, skipped, worse

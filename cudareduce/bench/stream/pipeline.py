@@ -21,8 +21,8 @@ from cudareduce.launch.case import Case, Programs, programs_of
 from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import prelude
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.inputs import Array, make
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.inputs import Array, make
+from cudareduce.reduction.operators import Reduction
 
 #: How many buffers there are on the device: one is filled while the kernel reads another, and the
 #: third gives the host time to enqueue.

@@ -18,11 +18,18 @@ from numpy.lib import format as npy
 
 from cudareduce.errors import OutOfMemory, UsageError
 from cudareduce.machine.host import cpu_count
-from cudareduce.problem.dtypes import DTYPES, DType
-from cudareduce.problem.inputs import Array, exact_factors, exact_part, make, rounds_nothing, stored
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.reference import Reference, reference
-from cudareduce.problem.sizes import counted
+from cudareduce.reduction.dtypes import DTYPES, DType
+from cudareduce.reduction.inputs import (
+    Array,
+    exact_factors,
+    exact_part,
+    make,
+    rounds_nothing,
+    stored,
+)
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import Reference, reference
+from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import memory_text
 
 #: The word for an array that is made in the host's memory.

@@ -57,8 +57,8 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import Choice
 from cudareduce.machine.device import Conditions
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.patterns import GIVEN
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.patterns import GIVEN
 from cudareduce.report.numbers import bytes_text
 from cudareduce.results.record import COPYING, Record
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse

@@ -7,9 +7,9 @@ import pytest
 
 from cudareduce.bench.stream import source
 from cudareduce.bench.stream.source import found, joined, made
-from cudareduce.problem.inputs import as_numbers
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import reference
+from cudareduce.reduction.inputs import as_numbers
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.reference import reference
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import (
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import (
     as_answers,
     as_numbers,
     made_positive,
@@ -18,10 +18,9 @@ from cudareduce.problem.inputs import (
     varies,
     without_nan,
 )
-from cudareduce.problem.nets import needs_schedules, patterns_for
-from cudareduce.problem.operators import Map, reduction_of
-from cudareduce.problem.patterns import PATTERNS
-from cudareduce.problem.reference import bound, reference
+from cudareduce.reduction.operators import Map, reduction_of
+from cudareduce.reduction.patterns import PATTERNS, needs_schedules, patterns_for
+from cudareduce.reduction.reference import bound, reference
 
 
 def test_of_columns_elements_are_as_far_apart_as_there_are_columns() -> None:

@@ -1,12 +1,21 @@
-"""Which patterns verify a reduction at which size: what decides at all of them, and at small ones,
-where an input costs a tenth of a millisecond, the values that kernels forget."""
+"""The input patterns: their names, and which of them verify a reduction at which size.
+
+`inputs` makes their elements. NumPy is not imported here, so that options can list the names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
 
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.operators import Reduction
+
+#: The patterns that a record may name for its timed input.
+PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
+#: The pattern of elements that come from the user's file.
+GIVEN = "given"
+#: The patterns that --pattern accepts; the others find faults of single operators.
+USER_PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")
 
 _SUMS = ("sum", "mean")
 _EXTREMA = ("min", "max", "argmin", "argmax")

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.problem.dtypes import DType, accumulator
-from cudareduce.problem.operators import Operator, Reduction
+from cudareduce.reduction.dtypes import DType, accumulator
+from cudareduce.reduction.operators import Operator, Reduction
 from cudareduce.temporary import temporary_folder
 
 #: Seconds that any run of an expression may take, and elements a second, a tenth of what one

@@ -10,10 +10,10 @@ import pytest
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
-from cudareduce.problem.dtypes import DTYPES, accumulator
-from cudareduce.problem.expression import broken_law, compiled, own_operator
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import Reference
+from cudareduce.reduction.dtypes import DTYPES, accumulator
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.reference import Reference
+from cudareduce.reduction.transforms import broken_law, compiled, own_operator
 from cudareduce.verify.verdict import judge
 
 Call = Callable[..., tuple[int, str, str]]
@@ -80,7 +80,7 @@ def test_bad_operators(text: str, identity: str | None, message: str) -> None:
 def test_what_would_end_or_hang_the_process_it_runs_in(
     monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    monkeypatch.setattr("cudareduce.problem.expression._START_S", 0.5)
+    monkeypatch.setattr("cudareduce.reduction.transforms._START_S", 0.5)
     with pytest.raises(UsageError) as caught:
         own_operator(text, "0", DTYPES["float32"], 1e-5)
     assert str(caught.value).endswith(message)

@@ -14,11 +14,11 @@ from functools import cache
 
 import numpy as np
 
-from cudareduce.problem.dtypes import DType
-from cudareduce.problem.expression import fold_mapped
-from cudareduce.problem.operators import Reduction
-from cudareduce.problem.parsing import literals, parsed
-from cudareduce.problem.patterns import PATTERNS
+from cudareduce.cuda_source import literals, parsed
+from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.patterns import PATTERNS
+from cudareduce.reduction.transforms import fold_mapped
 
 Array = np.ndarray
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.inputs import as_numbers, digits, make_all
-from cudareduce.problem.operators import Map, Reduction, reduction_of
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import as_numbers, digits, make_all
+from cudareduce.reduction.operators import Map, Reduction, reduction_of
 
 SUMS = [
     ("int32", "int64", "int32", None), ("int32", "int32", "float32", None),

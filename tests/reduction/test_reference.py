@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from cudareduce.problem.inputs import make
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import bound, most_bounded, reference
+from cudareduce.reduction.inputs import make
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.reference import bound, most_bounded, reference
 
 
 def test_float64_sums_are_as_accurate_as_fsum() -> None:

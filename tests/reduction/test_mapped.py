@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cudareduce.problem.dtypes import DTYPES
-from cudareduce.problem.expression import fold_mapped
-from cudareduce.problem.inputs import as_numbers, make_all
-from cudareduce.problem.operators import OPERATORS, Map, Reduction, reduction_of
-from cudareduce.problem.reference import bound, reference
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import as_numbers, make_all
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
+from cudareduce.reduction.reference import bound, reference
+from cudareduce.reduction.transforms import fold_mapped
 
 Array = np.ndarray
 Of = Callable[..., Array]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.sizes import counted, parse_size, parse_sizes
+from cudareduce.reduction.sizes import counted, parse_size, parse_sizes
 
 
 @pytest.mark.parametrize(

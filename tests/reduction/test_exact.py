@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cudareduce.problem.inputs import as_numbers, digits, make, rounds_nothing
-from cudareduce.problem.operators import reduction_of
-from cudareduce.problem.reference import bound, reference
+from cudareduce.reduction.inputs import as_numbers, digits, make, rounds_nothing
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.reduction.reference import bound, reference
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudareduce.errors import UsageError
-from cudareduce.problem.dtypes import DTYPES, DType, accumulator, only_counts
+from cudareduce.reduction.dtypes import DTYPES, DType, accumulator, only_counts
 
 #: Integer types whose bits an order-keeping test operator takes.
 _WORDS = ("int32", "uint32")

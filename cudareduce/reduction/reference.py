@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from cudareduce.problem.expression import compiled, fold_mapped
-from cudareduce.problem.inputs import Array, as_numbers, stored
-from cudareduce.problem.operators import Reduction
+from cudareduce.reduction.inputs import Array, as_numbers, stored
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.transforms import compiled, fold_mapped
 
 
 def identity(reduction: Reduction) -> bytes:

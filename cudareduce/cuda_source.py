@@ -1,4 +1,4 @@
-"""CUDA C++ as a parser sees it: a tree of nodes, and what stands in each."""
+"""CUDA C++ source text: its syntax tree, its C++ standard, and whether it waits for the grid."""
 
 from __future__ import annotations
 
