@@ -26,8 +26,8 @@ import numpy as np
 import pytest
 
 from cudareduce.cli.main import cli
+from cudareduce.collectives.names import COLLECTIVES
 from cudareduce.library.registry import Registry
-from cudareduce.several.names import COLLECTIVES
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",
@@ -216,7 +216,7 @@ def test_python_does_what_the_page_says(
 def test_the_library_of_the_page_is_one() -> None:
     """It is prepared and called as those of the package are, and its answer is right."""
     from cudareduce.launch.plan import Problem
-    from cudareduce.peers.contract import DeviceInput, Library
+    from cudareduce.libraries.contract import DeviceInput, Library
     from cudareduce.reduction.operators import reduction_of
 
     [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]

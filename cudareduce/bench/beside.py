@@ -24,10 +24,10 @@ from cudareduce.bench.runner import Part
 from cudareduce.bench.session import Session
 from cudareduce.intervals import MIN_ROUNDS
 from cudareduce.launch.case import Shape
-from cudareduce.peers import catalogue
-from cudareduce.peers.catalogue import Listing, libraries_of
-from cudareduce.peers.job import Job, LibraryResult, Outcome
-from cudareduce.peers.session import LibraryWorkers
+from cudareduce.libraries import catalogue
+from cudareduce.libraries.catalogue import Listing, libraries_of
+from cudareduce.libraries.job import Job, LibraryResult, Outcome
+from cudareduce.libraries.session import LibraryWorkers
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.temporary import temporary_folder

@@ -18,9 +18,8 @@ from cudareduce.bench.records import Recorder
 from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
-from cudareduce.machine.device import DeviceLimits
-from cudareduce.peers.contract import Library
-from cudareduce.peers.job import (
+from cudareduce.libraries.contract import Library
+from cudareduce.libraries.job import (
     ODD,
     PLAIN,
     Job,
@@ -31,7 +30,8 @@ from cudareduce.peers.job import (
     library_case,
     library_plan,
 )
-from cudareduce.peers.timing import plans_of
+from cudareduce.libraries.timing import plans_of
+from cudareduce.machine.device import DeviceLimits
 from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 

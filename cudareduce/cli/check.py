@@ -35,8 +35,8 @@ from cudareduce.cli.options import (
 )
 from cudareduce.cli.request import field_names, make_request
 from cudareduce.cli.types import DEVICES, Amount, Count, Name, Named, Place, Sizes, options_of
+from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS
 from cudareduce.errors import UsageError
-from cudareduce.several.names import COLLECTIVES, MOST_RANKS
 
 _LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
 Request = TypeVar("Request")
@@ -215,7 +215,7 @@ def check(arguments: list[str], /, **options: Any) -> int:
             _request(CompileRequest, "--compile", options, ("json", "benchmark_json"))
         )
     if has_baseline:
-        from cudareduce.several.check import check_ranks
+        from cudareduce.collectives.check import check_ranks
 
         return check(_request(CheckRequest, "--baseline", options), check_ranks)
     collective = COLLECTIVES.keys() & set(options["kernels"])
@@ -223,7 +223,7 @@ def check(arguments: list[str], /, **options: Any) -> int:
         raise click.UsageError(f"--ranks needs a collective as KERNEL: {', '.join(COLLECTIVES)}")
     request = _request(BaseRequest, "--base", options, ("peers", "cross_device", "json"))
     if collective:
-        from cudareduce.several.check import check_base_ranks
+        from cudareduce.collectives.check import check_base_ranks
 
         return check_base_ranks(request)
     return check_base(request)

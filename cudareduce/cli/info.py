@@ -17,8 +17,8 @@ from pathlib import Path
 from cudareduce import __version__
 from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
 from cudareduce.errors import CudareduceError
+from cudareduce.libraries.catalogue import libraries_here
 from cudareduce.machine import host
-from cudareduce.peers.catalogue import libraries_here
 from cudareduce.profile.permission import ADMINISTRATORS, ALLOW, INSTALL_NCU, counters
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section

@@ -11,7 +11,7 @@ from cudareduce.cli.request import make_request
 from cudareduce.cli.types import why_no_name
 
 if TYPE_CHECKING:
-    from cudareduce.several.library_versions import Versions
+    from cudareduce.collectives.library_versions import Versions
 
 #: The libraries of which two versions can be compared.
 LIBRARIES = ("nccl", "cub")
@@ -42,7 +42,7 @@ class LibraryVersions(click.ParamType["Versions"]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Versions:
         """The library's name and two paths."""
-        from cudareduce.several.library_versions import Versions
+        from cudareduce.collectives.library_versions import Versions
 
         if isinstance(value, Versions):
             return value
@@ -79,7 +79,7 @@ _NAMES = {"folders": "--kernels", "times": "--self", "compiling": "--compile"}
 
 def check_versions(arguments: list[str], options: dict[str, Any]) -> int:
     """`check --library`, with the options of `check`."""
-    from cudareduce.several.library_versions import LibraryRequest, check_library
+    from cudareduce.collectives.library_versions import LibraryRequest, check_library
 
     unused = [*_UNUSED, *(("device", "time_limit") if options["library"].name == "nccl" else ())]
     for key in unused:

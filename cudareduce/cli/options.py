@@ -23,13 +23,13 @@ from cudareduce.cli.types import (
     Words,
     options_of,
 )
+from cudareduce.collectives.names import MOST_RANKS
+from cudareduce.libraries.names import NAMES as PEERS
 from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
-from cudareduce.peers.names import NAMES as PEERS
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.patterns import USER_PATTERNS
 from cudareduce.reduction.sizes import LARGEST
-from cudareduce.several.names import MOST_RANKS
 
 #: Larger values are typing errors. Python itself cannot wait for more than 24 days.
 MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6

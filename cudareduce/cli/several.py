@@ -24,9 +24,9 @@ from cudareduce.cli.options import (
 from cudareduce.cli.request import make_request
 from cudareduce.cli.types import Command as Option
 from cudareduce.cli.types import Count, Word, Words, options_of
+from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS
 from cudareduce.errors import UsageError
 from cudareduce.reduction.dtypes import DTYPES
-from cudareduce.several.names import COLLECTIVES, MOST_RANKS, OPS
 
 
 def _add_ranks(default: str) -> Callable[[Option], Option]:
@@ -83,8 +83,8 @@ def collective(arguments: Sequence[str], /, **options: Any) -> int:
     timed where each rank has a GPU, on the CPU emulator without one. Ranks are processes that this
     starts, or that torchrun, mpirun, srun or flux has started.
     """
-    from cudareduce.several.collective import CollectiveRequest
-    from cudareduce.several.collective import collective as take_part
+    from cudareduce.collectives.collective import CollectiveRequest
+    from cudareduce.collectives.collective import collective as take_part
 
     engine = options.pop("engine")
     engines = tuple(name for name in (engine or "").split(",") if name)

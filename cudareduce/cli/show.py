@@ -59,7 +59,7 @@ def list_(
     if tree and (suite == "peers" or style == "json"):
         raise UsageError("--tree cannot be combined with peers or --format json")
     if suite == "peers":
-        from cudareduce.peers.catalogue import peers_json, peers_section
+        from cudareduce.libraries.catalogue import peers_json, peers_section
 
         if style == "json":
             click.echo(peers_json())

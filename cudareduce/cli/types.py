@@ -185,7 +185,7 @@ class Peers(click.ParamType[tuple[str, ...]]):
         known = self._libraries.convert(",".join(libraries), param, ctx)
         if words == libraries:
             return known
-        from cudareduce.peers.catalogue import listings
+        from cudareduce.libraries.catalogue import listings
 
         peers = {peer.name for listing in listings(known) for peer in listing.libraries()}
         for word in words:

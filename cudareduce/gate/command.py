@@ -61,8 +61,8 @@ from cudareduce.gate.request import (
 )
 from cudareduce.gate.statistics import MIN_ROUNDS
 from cudareduce.gate.trees import Trees, heads_of, opened_trees, stored_tree
+from cudareduce.libraries.names import meant
 from cudareduce.library.registry import Choice, Registry, load_registry
-from cudareduce.peers.names import meant
 from cudareduce.progress import phase, say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.publish import publish

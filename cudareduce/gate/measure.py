@@ -27,11 +27,11 @@ from cudareduce.bench.stream.trial import streamed
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.gate.request import BaseRequest, Problems, Remeasuring
+from cudareduce.libraries.names import meant
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.peers.names import meant
 from cudareduce.progress import phase
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of

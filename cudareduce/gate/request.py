@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
+from cudareduce.libraries.names import NAMES, meant
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import hint
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
-from cudareduce.peers.names import NAMES, meant
 from cudareduce.reduction.operators import Map
 from cudareduce.report.publish import Outputs
 

@@ -10,14 +10,14 @@ from cudareduce.backends import BackendSpec
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan, Problem
+from cudareduce.libraries import catalogue
+from cudareduce.libraries.catalogue import Listing
+from cudareduce.libraries.contract import Library
+from cudareduce.libraries.names import NAMES
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.peers import catalogue
-from cudareduce.peers.catalogue import Listing
-from cudareduce.peers.contract import Library
-from cudareduce.peers.names import NAMES
 from cudareduce.progress import say
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reveal.probing import why_not

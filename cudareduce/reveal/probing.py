@@ -22,9 +22,9 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.launch.tree import Forest, Tree
-from cudareduce.peers.calls import memory
-from cudareduce.peers.contract import DeviceInput, Library, as_answers
-from cudareduce.peers.job import library_plan
+from cudareduce.libraries.calls import memory
+from cudareduce.libraries.contract import DeviceInput, Library, as_answers
+from cudareduce.libraries.job import library_plan
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers, digits, stored
 from cudareduce.reduction.operators import Reduction

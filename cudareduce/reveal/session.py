@@ -15,8 +15,8 @@ from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory, UsageError
 from cudareduce.launch.case import build
-from cudareduce.peers.calls import Reporter, Runtimes, faulty, not_imported
-from cudareduce.peers.verification import import_libraries
+from cudareduce.libraries.calls import Reporter, Runtimes, faulty, not_imported
+from cudareduce.libraries.verification import import_libraries
 from cudareduce.progress import phase, say
 from cudareduce.reveal.calls import (
     Chosen,

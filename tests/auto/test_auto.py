@@ -13,7 +13,7 @@ from cudareduce.report.sections import answer_sections, sections
 from cudareduce.results.record import Run
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 from tests.simulate import H200, record
 
 Call = Callable[..., tuple[int, str, str]]

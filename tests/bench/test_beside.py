@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from cudareduce.peers.job import Job
-from cudareduce.peers.session import LibraryWorkers
+from cudareduce.libraries.job import Job
+from cudareduce.libraries.session import LibraryWorkers
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("small")
@@ -286,9 +286,9 @@ def test_without_libraries_nothing_is_imported() -> None:
         "import sys; from cudareduce.cli.main import run; "
         "import cudareduce.gate.command, cudareduce.sweep.command, cudareduce.selftest.command; "
         f"run(['bench', '{KERNEL}', '--n', '33', '--backend', 'cpu', '--quiet']); "
-        "new = {m for m in sys.modules if m.startswith('cudareduce.peers')}; "
+        "new = {m for m in sys.modules if m.startswith('cudareduce.libraries')}; "
         "new |= {'torch', 'triton', 'cupy', 'numba', 'jax', 'pycuda', 'cuda'} & set(sys.modules); "
-        "more = new - {'cudareduce.peers', 'cudareduce.peers.names'}; "
+        "more = new - {'cudareduce.libraries', 'cudareduce.libraries.names'}; "
         "sys.exit(str(more) if more else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

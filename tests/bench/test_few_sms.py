@@ -17,7 +17,7 @@ from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import reduction_of
 from tests.conftest import read_result
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 from tests.simulate import record
 
 Call = Callable[..., tuple[int, str, str]]

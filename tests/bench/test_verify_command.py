@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
 

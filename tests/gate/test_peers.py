@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
 KERNEL = "reduce_v7_shuffle"

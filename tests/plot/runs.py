@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cudareduce.collectives.collective import Recorder
+from cudareduce.collectives.timing import Batch, LinkRates, Measured
+from cudareduce.collectives.verification import Finding
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
-from cudareduce.several.collective import Recorder
-from cudareduce.several.timing import Batch, LinkRates, Measured
-from cudareduce.several.verification import Finding
 from tests.conftest import ROOT
 
 H200, H100 = ROOT / "results" / "nvidia-h200", ROOT / "results" / "nvidia-h100"

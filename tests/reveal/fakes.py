@@ -15,12 +15,12 @@ import numpy as np
 
 import cudareduce.backends
 from cudareduce.backends import BackendSpec
-from cudareduce.peers.contract import DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import DeviceInput, Library, PreparedCall
 from cudareduce.reduction.inputs import Array
 from cudareduce.reveal.session import Revealer
 from cudareduce.workers import Parent
 from tests.fake_gpu import quick
-from tests.peers.fakes import absent, fake, giving
+from tests.libraries.fakes import absent, fake, giving
 from tests.reveal.simulated import backwards, in_halves, in_turn
 
 

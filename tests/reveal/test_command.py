@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.peers.catalogue import Listing
+from cudareduce.libraries.catalogue import Listing
 from cudareduce.reveal.session import RevealWorkers
 from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
@@ -29,7 +29,7 @@ def beside(
 
     def call(fakes: str, *arguments: object) -> tuple[int, str, str]:
         listed = tuple(Listing(f"tests.reveal.fakes:{name}") for name in fakes.split(","))
-        monkeypatch.setattr("cudareduce.peers.catalogue.listings", lambda names: listed)
+        monkeypatch.setattr("cudareduce.libraries.catalogue.listings", lambda names: listed)
         with fake_gpu(monkeypatch, cache):
             return cudareduce("reveal", *arguments, "--n", "40", "--quiet")
 

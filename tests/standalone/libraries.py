@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from cudareduce.peers import cccl
+from cudareduce.libraries import cccl
 from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 

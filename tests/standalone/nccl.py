@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from cudareduce.collectives.nccl import NAME
 from cudareduce.machine.host import packaged
-from cudareduce.several.nccl import NAME
 from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 

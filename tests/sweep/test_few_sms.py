@@ -14,7 +14,7 @@ from cudareduce.results.record import Record, Run
 from cudareduce.sweep.tables import curve_sections, curves, dips
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
-from tests.peers.fakes import use_fakes
+from tests.libraries.fakes import use_fakes
 from tests.simulate import CEILING_GB_S, record
 
 Call = Callable[..., tuple[int, str, str]]

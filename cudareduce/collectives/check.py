@@ -1,0 +1,560 @@
+"""`check` of collectives: against a stored run, or against the kernels of another tree.
+
+Each measurement is a job of fresh rank processes that run `collective`, and the gate compares the
+result files of the jobs. For `--base` the baseline's kernels are engines under other names in the
+same job, so that a round measures both trees. If a launcher started several ranks of `check`, each
+of them starts one rank of every job: rank 0 decides, the others follow it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from itertools import count
+from pathlib import Path
+from typing import get_args
+
+from cudareduce.backends import choose_backend, gpu_count, open_backend
+from cudareduce.budget import Deadline
+from cudareduce.collectives.communicator import Communicator, RankLost
+from cudareduce.collectives.engines import AutoEngine
+from cudareduce.collectives.kernels import ExchangeKernel, kernels_in, load_kernels, source_folders
+from cudareduce.collectives.launcher import (
+    OUT_OF_TIME,
+    PROGRAM,
+    check_room,
+    most_ranks,
+    start,
+    worst_of_ranks,
+)
+from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS, Collective
+from cudareduce.collectives.rendezvous import connect, find_placement
+from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
+from cudareduce.gate.baseline import side_text
+from cudareduce.gate.command import (
+    base_again,
+    check_plan,
+    check_rounds,
+    concluded,
+    thresholds_of,
+)
+from cudareduce.gate.compare import Rules
+from cudareduce.gate.decide import confirm_slower, measure_until_decided
+from cudareduce.gate.measure import DEFAULT_ROUNDS, INTERRUPTED, Cut, Remeasured
+from cudareduce.gate.report import (
+    ComparisonReport,
+    publish_comparison,
+    rules_between,
+    skew_notes,
+)
+from cudareduce.gate.request import BaseRequest, CheckRequest, Remeasuring
+from cudareduce.gate.trees import base_folders, is_unchanged, revision_of
+from cudareduce.library.front import CLOSES
+from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.report.sections import first_few
+from cudareduce.results.provenance import tool
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import load
+from cudareduce.temporary import temporary_folder
+
+#: The largest --rounds.
+_MOST_ROUNDS = 10_000
+#: Suffix of the names of baseline kernels.
+_BASE = "_base"
+#: Exit codes of jobs that wrote a result: all right, or something wrong.
+_WHOLE = (0, 3)
+
+
+def check_ranks(request: CheckRequest, stored: Run) -> int:
+    """Measure stored collectives again and compare. Returns the exit code, the same on all ranks of
+    a launcher. Raises as `check` does, and RankLost."""
+    remeasuring = request.remeasuring
+    old = _select_records(stored, remeasuring)
+    jobs = _jobs_of(old, stored, remeasuring)
+    with _job_ranks(jobs) as ranks, temporary_folder() as temporary:
+        if ranks.follows:
+            return ranks.follow()
+        registry = load_registry()
+        rounds = remeasuring.rounds or int(old.protocol.get("rounds") or DEFAULT_ROUNDS)
+        check_rounds(request, rounds)
+        thresholds = thresholds_of(request.judging, registry, old.records)
+        device = device_of(max(job.ranks for job in jobs), remeasuring)
+        device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
+        now = Run(tool(request.argv), device, old.protocol, ())
+        rules, notes = rules_between(old, now, thresholds, request.judging)
+        plan = check_plan(rules, remeasuring)
+        here = RankMeasurement(old, jobs, rounds, remeasuring, plan.deadline, ranks)
+        outcome = measure_until_decided(here.measure, old.records, plan)
+        fresh, base_notes = _with_baseline_kernels(here, device, Path(temporary))
+        outcome = confirm_slower(outcome, fresh.measure, plan)
+        if any(row.confirmed is not None for row in outcome.rows):
+            notes += base_notes
+        now = outcome.measured.as_run(now, rounds)
+        return ranks.finish(concluded(request, old, now, outcome, rules, notes, registry))
+
+
+def _with_baseline_kernels(
+    here: RankMeasurement, device: DeviceInfo, folder: Path
+) -> tuple[RankMeasurement, list[str]]:
+    """How to confirm slower rows, with a note. Where git has the kernels of the baseline, and the
+    code they share is unchanged, they run in the same rounds as engines of their own."""
+    folders = (kernels_folder() / EXCHANGES, *here.remeasuring.folders)
+    revision = revision_of(here.stored, device)
+    try:
+        # if shared code changed, it would run on both sides
+        if revision is None or not all(is_unchanged(revision, each) for each in source_folders()):
+            return here, []
+        base = _baseline_kernels(revision, folders, folder / "base")
+    except UsageError:
+        return here, []
+    shas = {(r.kernel, r.engine): r.source_sha for r in here.stored.records}
+    base = {
+        name: kernel for name, kernel in base.items()
+        if shas.get((kernel.collective, kernel.engine)) == kernel.sha
+    }  # fmt: skip
+    pairs = _pair_kernels(kernels_in(folders), base, folder / "copies")
+    notes = [f"measured again in the same rounds as the kernels of {revision}"] if base else []
+    return here.beside(pairs), notes
+
+
+def check_base_ranks(request: BaseRequest) -> int:
+    """Compare the collectives of two trees. Returns the exit code, the same on all ranks of a
+    launcher. Raises UsageError, EnvironmentProblem and RankLost."""
+    remeasuring, problems = request.remeasuring, request.problems
+    request.outputs.check(*request.judging.read)
+    _refuse_single_gpu_options(remeasuring)
+    _check_problems(request)
+    here = find_placement(os.environ)
+    size = request.ranks or (here.size if here else most_ranks())
+    check_room(max(problems.n), size)
+    with temporary_folder() as temporary:
+        pairs = _pair_trees(request, Path(temporary))
+        jobs = tuple(
+            Job(name, op, size, problems.dtype, tuple(sorted(problems.n)), pairs.engines[name],
+                links=False)
+            for name in remeasuring.kernels for op in problems.op
+        )  # fmt: skip
+        with _job_ranks(jobs) as ranks:
+            if ranks.follows:
+                return ranks.follow()
+            registry = load_registry()
+            named = (*remeasuring.kernels, *pairs.candidate_of.values())
+            thresholds = thresholds_of(request.judging, registry, (), named)
+            rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
+            device = device_of(size, remeasuring)
+            rounds, plan = remeasuring.rounds or DEFAULT_ROUNDS, check_plan(rules, remeasuring)
+            now = Run(tool(request.argv), device, {"rounds": rounds}, ())
+            plain = RankMeasurement(now, jobs, rounds, remeasuring, plan.deadline, ranks)
+            both = plain.beside(pairs)
+            outcome = measure_until_decided(both.measure, None, plan)
+            if not outcome.rows and not outcome.cut:
+                raise UsageError("nothing was compared: give more --max-time")
+            outcome = confirm_slower(outcome, both.measure, plan)
+            names = " ".join(remeasuring.kernels)
+            report = ComparisonReport(
+                title=f"{names} against {request.base}, {device.name}",
+                head=(side_text("new", now),), rows=tuple(outcome.rows), rules=rules,
+                notes=tuple(skew_notes(outcome.rows)), against=tuple(base_again(request)),
+                measured=outcome.measured, cut=outcome.cut,
+            )  # fmt: skip
+            return ranks.finish(publish_comparison(
+                report, request.judging, request.outputs, registry, quiet=remeasuring.quiet
+            ))  # fmt: skip
+
+
+def _check_problems(request: BaseRequest) -> None:
+    """Raise UsageError for kernels, operators and options that collectives do not take."""
+    problems = request.problems
+    for name in request.remeasuring.kernels:
+        if name not in COLLECTIVES:
+            raise UsageError(
+                f"{name} is a kernel of one GPU, and others named are collectives: check them apart"
+            )
+    for op in problems.op:
+        if op not in OPS:
+            raise UsageError(f"--op {op}: arrays are combined by one of {', '.join(OPS)}")
+    if problems.rows != 1:
+        raise UsageError("--rows is about reductions of one GPU: leave it out of collectives")
+    if 0 in problems.n:
+        raise UsageError("--n 0: there is nothing to exchange")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The engines of both trees by collective, the candidate of each baseline engine, and the
+    (collective, engine) pairs whose source is the same in both. `folder` has the baseline's kernels
+    under other names."""
+
+    engines: Mapping[str, tuple[str, ...]]
+    candidate_of: Mapping[str, str]
+    same: frozenset[tuple[str, str]]
+    folder: Path
+
+
+def _pair_trees(request: BaseRequest, folder: Path) -> Pairs:
+    """Pair the correct kernels of both trees for the requested collectives. Raises UsageError if a
+    tree has none."""
+    names = request.remeasuring.kernels
+    folders = request.remeasuring.folders or (kernels_folder() / EXCHANGES,)
+    head, base = (
+        {name: k for name, k in kernels.items() if k.collective in names and k.wrong is None}
+        for kernels in (
+            kernels_in(folders), _baseline_kernels(request.base, folders, folder / "base")
+        )
+    )  # fmt: skip
+    for tree, kernels in (("this tree", head), (request.base, base)):
+        for name in names:
+            if not any(kernel.collective == name for kernel in kernels.values()):
+                raise UsageError(f"{tree} has no kernels of {name}: name a tree that has some")
+    return _pair_kernels(head, base, folder / "copies")
+
+
+def _baseline_kernels(base: str, heads: Sequence[Path], into: Path) -> dict[str, ExchangeKernel]:
+    """The kernels of a folder, or of a revision that is unpacked into `into`, by name. Raises
+    UsageError."""
+    folders = [folder / EXCHANGES for folder in base_folders(base, heads, into)]
+    return kernels_in([folder if folder.is_dir() else folder.parent for folder in folders])
+
+
+def _pair_kernels(
+    head: Mapping[str, ExchangeKernel], base: Mapping[str, ExchangeKernel], folder: Path
+) -> Pairs:
+    """Pair the kernels of two trees by name, and write the baseline's under other names."""
+    folder.mkdir()
+    engines: dict[str, tuple[str, ...]] = {}
+    candidate_of: dict[str, str] = {}
+    for kernel in (*head.values(), *base.values()):
+        name = kernel.engine
+        if base.get(kernel.id) is kernel:
+            name += _BASE
+            candidate_of[name] = kernel.engine
+            _write_renamed(kernel, folder)
+        engines[kernel.collective] = (*engines.get(kernel.collective, ()), name)
+    same = frozenset(
+        (kernel.collective, kernel.engine) for name, kernel in head.items()
+        if name in base and base[name].text == kernel.text
+    )  # fmt: skip
+    return Pairs(engines, candidate_of, same, folder)
+
+
+def _write_renamed(kernel: ExchangeKernel, folder: Path) -> None:
+    """Write a kernel of the baseline under another name, by a macro in front of its text."""
+    name = kernel.id + _BASE
+    end = kernel.text.index(CLOSES) + len(CLOSES)
+    line = kernel.text.count("\n", 0, end) + 2  # the line after the front matter
+    renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
+    body = kernel.text[end:].removeprefix("\n")
+    (folder / f"{name}.cu").write_text(kernel.text[:end] + renamed + body)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One collective and operator: ranks, types, sizes and engines (all correct ones if empty).
+    `links` tells if link bandwidth is measured with the largest size."""
+
+    collective: str
+    op: str
+    ranks: int
+    dtypes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    engines: tuple[str, ...]
+    links: bool
+
+    def holds(self, record: Record) -> bool:
+        """True if the job measures this record's problem, whatever the engine."""
+        return (
+            (record.kernel, record.op, record.ranks) == (self.collective, self.op, self.ranks)
+            and record.dtype in self.dtypes
+            and record.n in self.sizes
+        )
+
+
+def _jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
+    """The jobs that measure these records again. They run the engines that the stored run
+    requested, or that are named now, except kernels that no longer exist. Raises UsageError for
+    records that `collective` does not measure."""
+    groups: dict[tuple[str, str, int], list[Record]] = {}
+    for record in run.records:
+        _check_record(record)
+        groups.setdefault((record.kernel, record.op, record.ranks or 0), []).append(record)
+    requested = run.protocol.get("engines")
+    kernels = load_kernels(remeasuring.folders).values()
+    jobs = []
+    for (collective, op, ranks), records in groups.items():
+        alike = [r for r in stored.records if (r.kernel, r.op, r.ranks) == (collective, op, ranks)]
+        links = any(r.link_gb_s for r in alike)
+        sizes = {r.n for r in records} | ({max(r.n for r in alike)} if links else set())
+        check_room(max(sizes), ranks)
+        recorded = dict.fromkeys(r.engine or "" for r in records)
+        wanted = recorded if remeasuring.kernels or requested is None else requested
+        known = {k.engine for k in kernels if k.collective == collective} | {AutoEngine.name}
+        engines = tuple(name for name in wanted if not name.startswith("peer:") or name in known)
+        if engines or not wanted:
+            dtypes = tuple(dict.fromkeys(r.dtype for r in records))
+            jobs.append(Job(collective, op, ranks, dtypes, tuple(sorted(sizes)), engines, links))
+    if not jobs:
+        raise UsageError(
+            "none of the baseline's engines is there any more: name the folder of their kernels "
+            "with --kernels"
+        )
+    return tuple(jobs)
+
+
+def _suspect_jobs(jobs: Sequence[Job], suspects: Sequence[Record]) -> Iterator[Job]:
+    """The jobs restricted to these records. The largest size stays if link bandwidth is measured
+    with it, since that shows machine-wide drift."""
+    for job in jobs:
+        for dtype in job.dtypes:
+            records = [r for r in suspects if r.dtype == dtype and job.holds(r)]
+            sizes = {r.n for r in records} | ({max(job.sizes)} if job.links else set())
+            engines = tuple(dict.fromkeys(r.engine or "" for r in records))
+            if records:
+                yield replace(job, dtypes=(dtype,), sizes=tuple(sorted(sizes)), engines=engines)
+
+
+def _select_records(stored: Run, remeasuring: Remeasuring) -> Run:
+    """The records that the given names select, of collectives or engines; all without names. Raises
+    UsageError if there is none."""
+    _refuse_single_gpu_options(remeasuring)
+    patterns = remeasuring.kernels
+    records = tuple(
+        r for r in stored.records
+        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns
+                               for name in (r.kernel, r.engine or ""))
+    )  # fmt: skip
+    if not records:
+        known = dict.fromkeys(r.engine or r.kernel for r in stored.records)
+        raise UsageError(
+            f"the baseline holds no {' '.join(patterns)}; it has: {first_few(known, 6)}"
+        )
+    return replace(stored, records=records)
+
+
+def _refuse_single_gpu_options(remeasuring: Remeasuring) -> None:
+    """Raise UsageError for options that apply to one GPU only."""
+    for name in ("peers", "map", "device", "time_limit"):
+        if getattr(remeasuring, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} is about reductions of one GPU: leave it out of collectives"
+            )
+
+
+def _check_record(record: Record) -> None:
+    """Raise UsageError for a record that `collective` does not measure."""
+    for what, value, known in (
+        ("collective", record.kernel, get_args(Collective)), ("operator", record.op, OPS),
+        ("type", record.dtype, DTYPES), ("number of ranks", record.ranks, range(2, MOST_RANKS + 1)),
+    ):  # fmt: skip
+        if value not in known:
+            raise UsageError(
+                f"the baseline holds {value!r}, which is no {what} of `collective`: measure again "
+                "with the command that wrote it, and compare the two files"
+            )
+    if record.engine and record.engine.startswith(("nccl:", "nccl-symm:")):
+        raise UsageError(
+            f"the baseline holds {record.engine}, of a file that --nccl named then: name the "
+            "engines to check, or use check --library nccl=OLD,NEW"
+        )
+    if record.n < 1 or not record.engine or "," in record.engine:
+        raise UsageError(
+            "the baseline holds a collective without elements, or an engine: measure it again with "
+            "`collective`"
+        )
+
+
+def device_of(ranks: int, remeasuring: Remeasuring) -> DeviceInfo:
+    """The device's description. Raises EnvironmentProblem if there are fewer GPUs than ranks."""
+    spec, _ = choose_backend("cuda", 0, not remeasuring.no_cache)
+    gpus = gpu_count()
+    if gpus < ranks:
+        raise EnvironmentProblem(
+            f"{ranks} ranks with a GPU each are to be measured, and here "
+            f"{'is one' if gpus == 1 else f'are {gpus}'}: check it where there are as many"
+        )
+    with open_backend(spec) as backend:
+        return backend.info()
+
+
+@dataclass(frozen=True, slots=True)
+class RankMeasurement:
+    """Measures jobs. Records of `stored` without time left are skipped. With `pairs`, the
+    baseline's kernels run in the same jobs, and the results are split into both trees."""
+
+    stored: Run
+    jobs: tuple[Job, ...]
+    rounds: int
+    remeasuring: Remeasuring
+    deadline: Deadline
+    ranks: JobRanks
+    pairs: Pairs | None = None
+
+    def beside(self, pairs: Pairs) -> RankMeasurement:
+        """The same measurement, with the baseline's kernels in the same rounds."""
+        folders = (*self.remeasuring.folders, pairs.folder)
+        return replace(self, remeasuring=replace(self.remeasuring, folders=folders), pairs=pairs)
+
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        """Measure all jobs, or those of `suspects`, with `times` times the rounds. Ctrl-C and lost
+        ranks end it, and it returns what was measured."""
+        records: list[Record] = []
+        remarks: list[str] = []
+        cut = None
+        jobs: Iterable[Job] = self.jobs
+        if suspects is not None:
+            jobs = _suspect_jobs(self.jobs, [*suspects, *self._baseline_suspects(suspects)])
+        with temporary_folder() as folder:
+            for job in jobs:
+                try:
+                    result = self._run(job, times, Path(folder, "job.json"))
+                except KeyboardInterrupt:
+                    result = INTERRUPTED
+                if isinstance(result, Cut):
+                    cut = result
+                    break
+                records += result.records
+                remarks += result.protocol.get("remarks") or ()
+        old, new = self._split(records)
+        return Remeasured(old=old, new=new, floors_us={}, remarks=tuple(dict.fromkeys(remarks)),
+                          stories=(), cut=cut)  # fmt: skip
+
+    def _baseline_suspects(self, suspects: Sequence[Record]) -> Iterator[Record]:
+        """One more record for each baseline engine of these records."""
+        if self.pairs:
+            for record in suspects:
+                for name in self.pairs.engines.get(record.kernel, ()):
+                    if self.pairs.candidate_of.get(name) == record.engine:
+                        yield replace(record, engine=name)
+
+    def _split(self, records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        """The records of the baseline's and the candidate's engines, under the candidate's names.
+        Where the source is the same, so is the code, except for the entry point's name."""
+        if self.pairs is None:
+            return (), tuple(records)
+        candidate_of = self.pairs.candidate_of
+        new = tuple(r for r in records if r.engine not in candidate_of)
+        shas = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
+        old = []
+        for r in records:
+            name = candidate_of.get(r.engine or "")
+            if name:
+                same = (r.kernel, name) in self.pairs.same
+                sha = shas.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
+                old.append(replace(r, engine=name, cubin_sha=sha))
+        return tuple(old), new
+
+    def _run(self, job: Job, times: int, path: Path) -> Run | Cut:
+        """The result of a job, or why it ended."""
+        code = OUT_OF_TIME
+        if not self.deadline.passed:
+            code = self.ranks.run(job.ranks, self._argv(job, times, path), self.deadline)
+        if code == OUT_OF_TIME:
+            return replace(self.stored, protocol={}, records=tuple(
+                replace(record, verdict="skip", reason="no time was left to measure it",
+                        cause="time", time_us=None, time_us_low=None, time_us_high=None,
+                        rounds_us=(), host_us=None)
+                for record in self.stored.records if job.holds(record)
+            ))  # fmt: skip
+        if code not in _WHOLE or not path.exists():
+            where = "see what they said on standard error"
+            return Cut(f"the {job.ranks} ranks ended with code {code}: {where}", code)
+        result = load(path)
+        path.unlink()
+        return result
+
+    def _argv(self, job: Job, times: int, result: Path) -> list[str]:
+        """The command line of `cudareduce` that measures the job and writes `result`."""
+        return [
+            "collective", job.collective, "--op", job.op, "--dtype", ",".join(job.dtypes),
+            "--n", ",".join(map(str, job.sizes)), "--engine", ",".join(job.engines),
+            "--rounds", str(min(times * self.rounds, _MOST_ROUNDS)), "--backend", "cuda",
+            "--json", str(result),
+            *(word for folder in self.remeasuring.folders for word in ("--kernels", str(folder))),
+            *(["--no-cache"] if self.remeasuring.no_cache else []),
+            *(["--quiet"] if self.remeasuring.quiet else []),
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobRanks:
+    """Runs jobs: starts all ranks here, or with `comm` one rank on each rank of a launcher, which
+    meet in `folder`."""
+
+    comm: Communicator | None
+    folder: Path
+    numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def follows(self) -> bool:
+        return self.comm is not None and self.comm.rank > 0
+
+    def run(self, ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+        """Run `cudareduce ARGV` until the deadline; returns the worst exit code, or OUT_OF_TIME.
+        Only standard error is shown."""
+        if self.comm is None:
+            return start_here(ranks, argv, deadline)
+        words = [*argv, "--meet", str(self.folder / f"meeting-{next(self.numbers)}.json")]
+        self.comm.broadcast(words)
+        own = _run_rank(words, deadline)
+        codes = self.comm.gather(own)
+        return own if own == OUT_OF_TIME else worst_of_ranks(codes)
+
+    def finish(self, code: int) -> int:
+        """End the other ranks with this exit code; returns it."""
+        if self.comm is not None:
+            self.comm.broadcast(code)
+        return code
+
+    def follow(self) -> int:
+        """Run rank 0's commands until it broadcasts the exit code. Raises RankLost."""
+        assert self.comm is not None
+        while not isinstance(command := self.comm.broadcast(), int):
+            self.comm.gather(_run_rank(command, Deadline()))
+        return command
+
+
+@contextmanager
+def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
+    """The ranks that run the jobs. Raises UsageError if a launcher's ranks are not as many as the
+    jobs need, and RankLost."""
+    here = find_placement(os.environ)
+    if here is None:
+        yield JobRanks(None, Path())
+        return
+    sizes = sorted({job.ranks for job in jobs})
+    if sizes != [here.size]:
+        raise UsageError(
+            f"{' and '.join(map(str, sizes))} ranks are to be measured, and {here.launcher} has "
+            f"started {here.size}: start as many, or run check alone, which starts them itself"
+        )
+    with temporary_folder() as folder, connect(here, here.file("-check")) as comm:
+        try:
+            yield JobRanks(comm, Path(folder))
+        except CudareduceError as error:
+            if comm.rank == 0:
+                with suppress(RankLost):
+                    comm.broadcast(error.exit_code)
+            raise
+
+
+def start_here(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+    """Run a job whose ranks are all started by this process."""
+    return start(ranks, argv, printing=False, deadline=deadline)
+
+
+def _run_rank(argv: Sequence[str], deadline: Deadline) -> int:
+    """Run one rank of a job in the launcher's environment."""
+    with subprocess.Popen([*PROGRAM, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          env=os.environ) as process:  # fmt: skip
+        try:
+            return process.wait(None if deadline.seconds is None else deadline.left_s)
+        except subprocess.TimeoutExpired:
+            return OUT_OF_TIME
+        finally:
+            process.kill()

@@ -1,0 +1,487 @@
+"""Sharded arrays: kernels on each rank's shard, combined, verified and timed.
+
+A kernel runs on each rank's shard and leaves a partial result. Its own last block, a second kernel,
+NCCL or the host combines the partial results of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from cudareduce.backend import Backend, Buffer, Launch, Program, Source, TimedBackend
+from cudareduce.collectives.collective import host_clock_us
+from cudareduce.collectives.communicator import Communicator, agree
+from cudareduce.collectives.engines import Stage, build_programs, compile_programs, raise_if_gave_up
+from cudareduce.collectives.inputs import (
+    UFUNCS,
+    Array,
+    ShardedArray,
+    from_storage,
+    random_values,
+    shard_range,
+    to_storage,
+)
+from cudareduce.collectives.kernels import device_text, helper_source, shared_source
+from cudareduce.collectives.nccl import NcclCommunicator, communicator, load
+from cudareduce.collectives.timing import SAMPLES, TURNS, UNCOUNTED, Batch, Stopwatch, TimedCall
+from cudareduce.collectives.verification import (
+    REPEATS,
+    STUMBLE,
+    Finding,
+    call_pairs,
+    verify_pairs,
+    verify_repeats,
+)
+from cudareduce.collectives.windows import layout, open_windows
+from cudareduce.errors import BuildError, UsageError
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, Programs, unit_source
+from cudareduce.launch.plan import Plan
+from cudareduce.launch.prelude import Stage as PassStage
+from cudareduce.launch.prelude import Unit, prelude
+from cudareduce.libraries.contract import AbsentError
+from cudareduce.progress import Progress, phase
+from cudareduce.reduction.operators import Reduction
+
+#: Names of the combinations in tables. `local` combines nothing: the time of the shards alone.
+LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl", "host"
+#: The stage that leaves a partial result in place of a final one.
+_UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
+#: Test sizes: shards of one element, of part of a tile, and of several tiles.
+_LENGTHS = (1000, 4099, 100_003)
+#: The largest array that is verified before timing; timed calls verify longer ones.
+_MOST_ALONE = 2**22
+#: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which
+#: takes four slots of the LL protocol.
+_SLOT_BYTES, _SLOTS = 8, 4
+Code = TypeVar("Code", Source, Program)
+#: A case and the name of a combination; the name is empty for all.
+Key = tuple[Case, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One combination of a case: what verification found, or why it was not tried, and its samples
+    by round; for the host its time by the host's clock."""
+
+    case: Case
+    engine: str
+    finding: Finding | None = None
+    refusal: str = ""
+    batches: tuple[Batch, ...] = ()
+    host_us: float | None = None
+
+
+def run_sharded(
+    reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, comm: Communicator,
+    backend: Backend, *, timed: bool, quiet: bool, nccl: Path | None = None,
+) -> list[Outcome]:  # fmt: skip
+    """Verify and time all combinations of all cases on `n` elements, the same on all ranks. Raises
+    RankLost, BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
+    parts = layout(comm.size, 0, _SLOT_BYTES * (1 + 2 * comm.size * _SLOTS))
+    what = f"{'measuring' if timed else 'verifying'} {reduction.op.name} of {reduction.dtype.name}"
+    steps = 1 + (rounds + UNCOUNTED if timed else 0)
+    with (
+        open_windows(comm, backend, parts) as windows,
+        _nccl_member(comm, nccl, timed=timed) as (member, absent),
+        phase(f"{what} on {comm.size} ranks", steps, quiet=quiet) as bar,
+    ):
+        stage = Stage(backend, comm, windows, "all-reduce", reduction)
+        alone = min(n, _MOST_ALONE) if timed else n
+        findings, refusals = verify_sharded(stage, cases, alone, member)
+        bar.step()
+        refusals |= {(case, NCCL): absent for case in cases if absent}
+        right = [key for key, finding in findings.items() if not finding.wrong]
+        batches: dict[Key, tuple[Batch, ...]] = {}
+        host_us: dict[Key, float] = {}
+        timed_backend = backend.timed()
+        if timed and timed_backend and right:
+            fitting = [case for case in cases if any(case == other for other, _ in right)]
+            with prepare_shard(stage, fitting, n, TURNS, member) as shard:
+                refusals |= shard.refusals
+                batches = _time_combinations(shard, timed_backend, right, rounds, bar)
+                for case, combinations in shard.combinations.items():
+                    if (case, HOST) in right:
+                        host_us[case, HOST] = host_clock_us(stage, combinations[HOST][0].run)
+        outcomes = [
+            Outcome(*key, findings.get(key), "", batches.get(key, ()), host_us.get(key))
+            for key in dict.fromkeys((*batches, *host_us, *findings))
+            if key not in refusals and (key[0], "") not in refusals
+        ]
+        return outcomes + [Outcome(*key, refusal=why) for key, why in refusals.items()]
+
+
+@contextmanager
+def _nccl_member(
+    comm: Communicator, nccl: Path | None, *, timed: bool
+) -> Iterator[tuple[NcclCommunicator | None, str]]:
+    """This rank's NCCL communicator, or why there is none; neither if nothing is timed. Raises
+    RankLost."""
+    with ExitStack() as opened:
+        member, why = None, ""
+        try:
+            if timed:
+                library = agree(comm, partial(load, nccl))
+                member = opened.enter_context(communicator(library, comm))
+        except AbsentError as error:
+            why = str(error)
+        yield member, why
+
+
+def verify_sharded(
+    stage: Stage, cases: Sequence[Case], n: int, member: NcclCommunicator | None
+) -> tuple[dict[Key, Finding], dict[Key, str]]:
+    """Verify each combination of each case at sizes up to `n`; returns findings, and refusals at
+    the largest size. Raises RankLost, BuildError and OutOfMemory."""
+    findings: dict[Key, Finding] = {}
+    refusals: dict[Key, str] = {}
+    ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
+    for size in sorted({ranks, ranks + 1, *(m for m in _LENGTHS if ranks < m < n), n}):
+        with prepare_shard(stage, cases, size, 1, member, STUMBLE) as shard:
+            refusals = shard.refusals
+            for case, combinations in shard.combinations.items():
+                for name, (combination,) in combinations.items():
+                    before = findings.get((case, name))
+                    if name == LOCAL or (before and before.wrong):
+                        continue
+                    calls = ShardCalls(shard, combination)
+                    made = (before.calls if before else 0) + 2 * pairs
+                    distinct = None
+                    clear_mail(stage)
+                    wrong = verify_pairs(stage.comm, calls, pairs)
+                    if not wrong:
+                        distinct, wrong = verify_repeats(stage.comm, calls, same_bits=True)
+                        made += REPEATS
+                    version = combination.version
+                    findings[case, name] = Finding(name, size, wrong, distinct, made, version)
+    return findings, refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What one call enqueues: a kernel on the shard, and what combines the partial results.
+    `waiting` are programs that wait for other ranks, `version` is a library's."""
+
+    launches: tuple[Launch, ...]
+    waiting: tuple[Program, ...] = ()
+    version: str | None = None
+
+    def run(self) -> None:
+        """Enqueue everything; the host's part also waits. Raises KernelFault and RankLost."""
+        for launch in self.launches:
+            launch()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """This rank's shard of `n` elements: an input for each turn, its partial result, those of all
+    ranks, the final result, the combinations of each case for each input by name, and refusals."""
+
+    stage: Stage
+    n: int
+    own: range
+    inputs: tuple[Buffer, ...]
+    partial: Buffer
+    partials: Buffer
+    result: Buffer
+    combinations: dict[Case, dict[str, list[Combination]]] = field(default_factory=dict)
+    refusals: dict[Key, str] = field(default_factory=dict)
+
+
+@contextmanager
+def prepare_shard(
+    stage: Stage, cases: Sequence[Case], n: int, turns: int,
+    member: NcclCommunicator | None = None, stumble: int = 0,
+) -> Iterator[Shard]:  # fmt: skip
+    """This rank's shard of `n` elements for some turns, while the block runs. `member` is this
+    rank's NCCL communicator. Raises OutOfMemory and RankLost."""
+    backend, reduction, ranks = stage.backend, stage.reduction, stage.comm.size
+    own, size = shard_range(n, stage.comm.rank, ranks), reduction.acc_size
+    sizes = (*[len(own) * reduction.dtype.size] * turns, size, size * ranks, reduction.result_size)
+    with ExitStack() as opened:
+        buffers = []
+        for nbytes in sizes:
+            buffers.append(backend.allocate(nbytes))
+            opened.callback(backend.free, buffers[-1])
+        *inputs, partial_result, partials, result = buffers
+        shard = Shard(stage, n, own, tuple(inputs), partial_result, partials, result)
+        for case in cases:
+            plan = _plan(stage, case, len(own))
+            kernels = plan if isinstance(plan, str) else build_kernels(stage, case, plan, stumble)
+            if isinstance(plan, str) or isinstance(kernels, str):
+                shard.refusals[case, ""] = str(kernels)
+                continue
+            why_not = _first_reason(stage, kernels.why_not_fused)
+            if why_not:
+                shard.refusals[case, FUSED] = why_not
+            by_name = shard.combinations[case] = {}
+            for given in shard.inputs:
+                for name, combination in _combinations(shard, plan, kernels, given, opened, member):
+                    if not (name == FUSED and why_not):
+                        by_name.setdefault(name, []).append(combination)
+        yield shard
+
+
+def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
+    """The plan of a shard, or why a rank has none: shards may differ by one element."""
+    plan: Plan | str
+    try:
+        plan = case.plan(length, 1, stage.backend.limits())
+        if plan.outputs != 1:
+            plan = "leaves more than one value"
+    except UsageError as error:
+        plan = str(error).removeprefix(f"{case.kernel.id} ")
+    return _first_reason(stage, plan if isinstance(plan, str) else "") or plan
+
+
+def _first_reason(stage: Stage, why_not: str) -> str:
+    """The first rank's reason; empty if there is none."""
+    return next((why for why in stage.comm.all_gather(why_not) if why), "")
+
+
+def _combinations(
+    shard: Shard, plan: Plan, kernels: Kernels[Program], given: Buffer, opened: ExitStack,
+    member: NcclCommunicator | None,
+) -> Iterator[tuple[str, Combination]]:  # fmt: skip
+    """The combinations on one input, by name."""
+    stage, reduction = shard.stage, shard.stage.reduction
+    backend = stage.backend
+    for program in (*kernels.fused.values(), kernels.behind, kernels.gathered):
+        program.set_constant("WINDOWS", *stage.windows.words())
+        program.set_constant("MAIL", stage.windows.layout.mail)
+        program.set_constant("BEGIN", shard.own.start)
+        if reduction.op.needs_count:
+            program.set_constant("COUNT", shard.n)
+
+    def bound(programs: Programs, out: Buffer) -> Launch:
+        launches = Bound(backend, plan, programs, given, out=out)
+        opened.callback(launches.release)
+        return launches.run
+
+    local = bound(kernels.alone, shard.partial)
+    yield LOCAL, Combination((local,))
+    if kernels.fused:
+        fused = bound(kernels.fused, shard.result)
+        yield FUSED, Combination((fused,), tuple(kernels.fused.values()))
+    behind = backend.launcher(kernels.behind, 1, 1, [shard.partial, shard.result])
+    yield BEHIND, Combination((local, behind), (kernels.behind,))
+    timed = backend.timed()
+    if member and timed and reduction.op.name in UFUNCS:
+        call = member.launch(
+            "all-reduce", replace(reduction, dtype=reduction.acc), shard.partial.address,
+            shard.result.address, 1, timed.stream_handle,
+        )  # fmt: skip
+        yield NCCL, Combination((local, call), version=member.nccl.version)
+    gathered = backend.launcher(kernels.gathered, 1, 1, [shard.partials, shard.result, shard.n])
+    exchange = partial(_exchange_on_host, shard)
+    yield HOST, Combination((local, exchange, gathered, backend.synchronize))
+
+
+def _exchange_on_host(shard: Shard) -> None:
+    """Give every rank the partial results of all, through the hosts."""
+    backend, size = shard.stage.backend, shard.stage.reduction.acc_size
+    own = backend.download(shard.partial, "uint8", size).tobytes()
+    together = b"".join(shard.stage.comm.all_gather_bytes(own))
+    backend.write(shard.partials, np.frombuffer(together, np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels(Generic[Code]):
+    """The sources or programs of a plan: kernels that leave a partial result, kernels whose last
+    block combines (none if `why_not_fused` gives a reason), and those that combine afterwards."""
+
+    alone: Mapping[Unit, Code]
+    fused: Mapping[Unit, Code]
+    behind: Code
+    gathered: Code
+    why_not_fused: str
+
+
+def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Kernels[Source]:
+    """The sources of a plan. With `stumble`, the late rank stops for that many clocks between
+    sending and waiting."""
+    # assigning to `Out` sends the partial result to all ranks
+    indexed = "true" if case.reduction.op.indexed else "false"
+    out = shared_source(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
+    out += device_text("spread.cuh")
+    why_not = ""
+    if len(plan.passes) > 1:
+        why_not = "takes several launches"
+    elif plan.preset or plan.folds_on_host:
+        why_not = "has no block that has the whole sum"
+    alone, fused = {}, {}
+    for step in plan.passes:
+        # of several passes the last makes the result
+        unfinished = step.stage == "only" and len(plan.passes) > 1
+        stage = step.stage if unfinished else _UNFINISHED.get(step.stage, step.stage)
+        alone[step.unit] = unit_source(case, (stage, step.link))
+        if not why_not:
+            fused[step.unit] = unit_source(case, ("first", 0), out)
+    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
+    behind = helper_source(head, "spread.cu", "spread")
+    return Kernels(alone, fused, behind, helper_source(head, "gathered.cu", "gathered"), why_not)
+
+
+def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels[Program] | str:
+    """Compile the kernels; a reason if the kernel cannot leave a partial result. Raises BuildError,
+    EnvironmentProblem and RankLost."""
+    sources = kernel_sources(case, plan, stage.comm.size, stumble)
+    built = build_programs(stage, [*sources.alone.values(), *sources.fused.values()])
+    behind, gathered = compile_programs(stage, [sources.behind, sources.gathered])
+    programs: list[dict[Unit, Program]] = [{}, {}]
+    errors = ["", ""]
+    units = [(0, unit) for unit in sources.alone] + [(1, unit) for unit in sources.fused]
+    for (k, unit), program in zip(units, built, strict=True):
+        if isinstance(program, BuildError):
+            errors[k] = errors[k] or _first_error(program)
+        else:
+            programs[k][unit] = program
+    if errors[0]:
+        return f"does not compile where it is to leave a partial: {errors[0]}"
+    if errors[1]:
+        why_not = f"does not compile where it is to assign its answer once: {errors[1]}"
+        return Kernels(programs[0], {}, behind, gathered, why_not)
+    alone, fused = programs
+    return Kernels(alone, fused, behind, gathered, sources.why_not_fused)
+
+
+def _first_error(error: BuildError) -> str:
+    """The first error message of a compiler's output."""
+    lines = str(error).splitlines()
+    return next((line.partition("error: ")[2] for line in lines if "error: " in line), lines[0])
+
+
+def clear_mail(stage: Stage) -> None:
+    """Clear the mail and status of all ranks, so that calls count from 1 again."""
+    parts, backend = stage.windows.layout, stage.backend
+    stage.comm.barrier()
+    backend.zero(stage.windows.part(parts.mail, parts.nbytes - parts.mail))
+    backend.zero(stage.windows.status)
+    backend.synchronize()
+    stage.comm.barrier()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCalls:
+    """Calls of a combination, as they are verified."""
+
+    shard: Shard
+    combination: Combination
+
+    @property
+    def n(self) -> int:
+        return self.shard.n
+
+    def exact(self, turn: int, turns: int) -> tuple[Array, Array]:
+        reduction, comm = self.shard.stage.reduction, self.shard.stage.comm
+        # libraries differ in how min and max treat NaN
+        library = self.combination.version and reduction.op.name in ("min", "max")
+        nan = reduction.dtype.kind == "float" and turn == turns - 1 and not library
+        nan_rank = turn // 2 % comm.size if nan else None
+        array = ShardedArray(reduction, self.n, comm.size, turn, nan_rank)
+        return array.of(comm.rank), array.result
+
+    def repeated(self) -> tuple[Array, Any, float | None]:
+        stage, reduction = self.shard.stage, self.shard.stage.reduction
+        if reduction.dtype.kind != "float" or reduction.op.name not in ("sum", "mean"):
+            array = ShardedArray(reduction, self.n, stage.comm.size, 0)
+            return array.of(stage.comm.rank), array.result, None
+        values = to_storage(random_values(stage.comm.rank, len(self.shard.own)), reduction.dtype)
+        wide = from_storage(values, reduction.dtype).astype(np.float64)
+        sums = stage.comm.all_gather([float(wide.sum()), float(np.abs(wide).sum())])
+        exact, size = sum(s for s, _ in sums), sum(a for _, a in sums)
+        bound = self.n * reduction.acc.epsilon * size  # for any summation order
+        if reduction.op.name == "mean":
+            exact /= self.n
+            bound = bound / self.n + reduction.acc.epsilon * abs(exact)
+        return values, exact, bound
+
+    def run(self, values: Array, late: int) -> np.generic:
+        shard, stage, backend = self.shard, self.shard.stage, self.shard.stage.backend
+        backend.write(shard.inputs[0], values)
+        backend.poison(shard.result)
+        for program in self.combination.waiting:
+            program.set_constant("WINDOWS", *stage.windows.words(late))
+        self.combination.run()
+        backend.synchronize()
+        raise_if_gave_up(stage)
+        result: np.generic = backend.download(shard.result, stage.reduction.result_dtype, 1)[0]
+        return result
+
+    def result(self, output: np.generic) -> np.generic:
+        return output
+
+    def why_wrong(self, output: np.generic, values: Array, expected: Array) -> str | None:
+        return check_result(output, expected)
+
+
+def check_result(got: np.generic, right: Array) -> str | None:
+    """Why a result is wrong, or None."""
+    if got == right or (got != got and right != right):
+        return None
+    return f"the answer is {got}, not {right}"
+
+
+def _time_combinations(
+    shard: Shard, backend: TimedBackend, right: Sequence[Key], rounds: int, bar: Progress
+) -> dict[Key, tuple[Batch, ...]]:
+    """The samples of correct combinations that run on the GPU, and of each kernel alone."""
+    stage, comm = shard.stage, shard.stage.comm
+    arrays = [ShardedArray(stage.reduction, shard.n, comm.size, turn) for turn in range(TURNS)]
+    for given, array in zip(shard.inputs, arrays, strict=True):
+        backend.write(given, array.of(comm.rank))
+    clear_mail(stage)
+    subject = TimedShard(shard, backend, [array.result for array in arrays])
+    calls: dict[Key, TimedCall] = {}
+    for case, combinations in shard.combinations.items():
+        for name, turns in combinations.items():
+            if turns[0].version:  # a library's first call may wait for the gate
+                turns[0].run()
+            if name == LOCAL or ((case, name) in right and name != HOST):
+                # batches and loops have an even number of calls, so that each begins with the first
+                enqueue = partial(_next_run, cycle(turns))
+                calls[case, name] = TimedCall(enqueue, subject, collective=name != LOCAL)
+    backend.synchronize()
+    try:
+        return Stopwatch(stage, backend, count(1)).rounds(calls, rounds, bar)
+    finally:
+        subject.close()
+
+
+def _next_run(turns: Iterator[Combination], _: int) -> Launch:
+    return next(turns).run
+
+
+class TimedShard:
+    """The shard as the stopwatch's subject: keeps the result of each sample and checks it."""
+
+    def __init__(self, shard: Shard, backend: TimedBackend, expected: list[Array]) -> None:
+        self._shard, self._backend, self._expected = shard, backend, expected
+        size = shard.stage.reduction.result_size
+        self._kept = [backend.allocate(size) for _ in range(SAMPLES)]
+
+    def close(self) -> None:
+        self._backend.free(*self._kept)
+
+    def prepare(self, k: int) -> None:
+        self._backend.poison(self._shard.result)
+
+    def keep(self, k: int) -> None:
+        self._backend.overwrite(self._kept[k], 0, self._shard.result)
+
+    def wrong(self) -> str | None:
+        stage = self._shard.stage
+        for k, kept in enumerate(self._kept):
+            result = self._backend.download(kept, stage.reduction.result_dtype, 1)[0]
+            why = check_result(result, self._expected[k % TURNS])
+            if why:
+                return f"rank {stage.comm.rank}, sample {k + 1}: {why}"
+        return None

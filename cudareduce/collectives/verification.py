@@ -1,0 +1,281 @@
+"""Verify calls on every rank: exact results of pairs of calls, then bits of repeated calls.
+
+Inputs change between consecutive calls, and one rank in turn is late: only so it shows if a rank
+does not wait for another's input, or overwrites it while it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cudareduce.collectives.communicator import Communicator
+from cudareduce.collectives.engines import Engine, Stage
+from cudareduce.collectives.inputs import (
+    Array,
+    exact_values,
+    expected,
+    from_storage,
+    output_slice,
+    random_values,
+    to_storage,
+)
+from cudareduce.collectives.kernels import FEW, PACK_BYTES, vector_of
+from cudareduce.collectives.windows import GUARD_BYTES, Part
+from cudareduce.errors import KernelFault
+
+#: The fewest late ranks to test, calls with the same input, and how late a rank is: in s on the
+#: host, and in clocks of a kernel, or ns of the emulator.
+_MOST_LATE, REPEATS = 3, 10
+_LATE_S, STUMBLE = 2e-3, 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What verification found of an engine on up to `n` elements: why it is wrong, if it is, the
+    number of distinct results of one input, and the number of calls."""
+
+    engine: str
+    n: int
+    wrong: str | None
+    distinct: int | None
+    calls: int
+    version: str | None = None
+
+
+class VerifiedCalls(Protocol):
+    """One engine's calls on `n` elements."""
+
+    @property
+    def n(self) -> int: ...
+
+    def exact(self, turn: int, turns: int) -> tuple[Array, Any]:
+        """This rank's input in a turn, and the expected result."""
+
+    def repeated(self) -> tuple[Array, Any, Any]:
+        """This rank's input of repeated calls, the expected result, and its error bound, or None if
+        the result is exact."""
+
+    def run(self, values: Array, late: int) -> Any:
+        """The output of one call, with one rank late. Raises KernelFault and RankLost."""
+
+    def result(self, output: Any) -> Any:
+        """The elements of an output that this rank must have."""
+
+    def why_wrong(self, output: Any, values: Array, expected: Any) -> str | None:
+        """Why an output is wrong, or None."""
+
+
+def verify_pairs(comm: Communicator, calls: VerifiedCalls, pairs: int) -> str | None:
+    """Why one of two consecutive calls is wrong on a rank, or None, the same on all ranks.
+
+    One rank is late in both calls. A rank that was early in the first and late in the second would
+    not overwrite an input that others still read; nor would one that first had to make its input,
+    or to check the last result. So inputs are made before, and results are checked after both
+    calls.
+    """
+    wrong = None
+    for pair in range(pairs):  # also after an error: other ranks wait for this one in each call
+        turns = (2 * pair, 2 * pair + 1)
+        inputs = [calls.exact(turn, 2 * pairs) for turn in turns]
+        outputs = []
+        for values, _ in inputs:
+            if comm.rank == pair % comm.size:
+                time.sleep(_LATE_S)
+            outputs.append(_run(calls, values, pair % comm.size))
+        for turn, output, (values, right) in zip(turns, outputs, inputs, strict=True):
+            why = output if isinstance(output, str) else calls.why_wrong(output, values, right)
+            wrong = wrong or (why and f"rank {comm.rank}, n = {calls.n}, call {turn + 1}: {why}")
+    return next(filter(None, comm.all_gather(wrong)), None)
+
+
+def verify_repeats(
+    comm: Communicator, calls: VerifiedCalls, *, same_bits: bool
+) -> tuple[int, str | None]:
+    """The number of distinct results of one input, and why one is wrong, if it is. With
+    `same_bits`, all ranks must have the same."""
+    values, right, bound = calls.repeated()
+    hashes, wrong = [], None
+    for _ in range(REPEATS):  # also after an error, as above
+        output = _run(calls, values, 0)
+        why = output if isinstance(output, str) else None
+        if why is None:
+            result = calls.result(output)
+            hashes.append(hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())
+            if bound is None and not np.array_equal(result, right):
+                why = "another answer at a call with the input of the call before"
+            if bound is not None and not (np.abs(result - right) <= bound).all():
+                why = "further off than any order of additions explains"
+        wrong = wrong or (why and f"rank {comm.rank}, n = {calls.n}: {why}")
+    gathered = comm.all_gather([hashes, wrong])
+    lists = [some for some, _ in gathered]
+    wrong = next((why for _, why in gathered if why), None)
+    if not wrong and same_bits and any(some != lists[0] for some in lists):
+        wrong = "ranks have other bits"
+    return max(len(set(some)) for some in lists), wrong
+
+
+def _run(calls: VerifiedCalls, values: Array, late: int) -> Any:
+    """An output, or why the call did not end."""
+    try:
+        return calls.run(values, late)
+    except KernelFault as fault:
+        return str(fault)
+
+
+def call_pairs(ranks: int, blocks: int = 1) -> int:
+    """The number of call pairs: each rank is late in one, and each of a few blocks is the latest in
+    one."""
+    return max(_MOST_LATE, ranks, blocks if blocks <= FEW else 1)
+
+
+def verify_engine(
+    stage: Stage, engine: Engine, sizes: list[int], numbers: Iterator[int]
+) -> Finding:  # fmt: skip
+    """Run an engine at all test sizes and check all results. All ranks call it together, with the
+    same finding. Raises RankLost."""
+    stage = replace(stage, windows=engine.windows)
+    comm, made, distinct = stage.comm, 0, None
+    for n in _test_sizes(vector_of(stage.reduction), comm.size, sizes, engine.edges):
+        if engine.why_not(n):
+            continue
+        pairs = call_pairs(comm.size, engine.edges.get(n, 1))
+        made += 2 * pairs
+        with comm.doing(f"{engine.name} of {n} elements"):
+            wrong = verify_pairs(comm, EngineCalls(stage, engine, n, numbers), pairs)
+        if wrong:
+            break
+    else:
+        n, all_reduce = max(sizes), stage.collective == "all-reduce"
+        made += REPEATS
+        with comm.doing(f"{engine.name} of {n} elements"):
+            calls = EngineCalls(stage, engine, n, numbers)
+            distinct, wrong = verify_repeats(comm, calls, same_bits=all_reduce)
+    stage.backend.zero(stage.windows.status)
+    return Finding(engine.name, n, wrong, distinct, made, engine.version)
+
+
+def _test_sizes(
+    vector: int, ranks: int, requested: list[int], more: Iterable[int]
+) -> list[int]:  # fmt: skip
+    """Sizes at which packs and shares end, up to the largest requested one, the requested ones and
+    `more`."""
+    pack, packs = vector, vector * ranks
+    edges = {1, pack - 1, pack, pack + 1, packs - 1, packs, packs + 1, 1000, 4099, *more}
+    return sorted({n for n in edges if 0 < n <= max([*requested, *more])} | set(requested))
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutput:
+    """The result, the bytes of the input, and those of the output with its guard."""
+
+    result: Array
+    input: Array
+    output: Array
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCalls:
+    """Calls of an engine on arrays in its windows."""
+
+    stage: Stage
+    engine: Engine
+    n: int
+    numbers: Iterator[int]
+
+    def exact(self, turn: int, turns: int) -> tuple[Array, Array]:
+        reduction, ranks, rank = self.stage.reduction, self.stage.comm.size, self.stage.comm.rank
+        inputs = [exact_values(reduction, each, turn, self.n) for each in range(ranks)]
+        # libraries differ in how min and max treat NaN
+        library = self.engine.version and reduction.op.name in ("min", "max")
+        if reduction.dtype.kind == "float" and turn % 2 and not library:
+            inputs = [values.astype(np.float64) for values in inputs]
+            inputs[(turn // 2 + 1) % ranks][self.n // 2] = np.nan
+        return to_storage(inputs[rank], reduction.dtype), self._rounded(expected(reduction, inputs))
+
+    def repeated(self) -> tuple[Array, Array, Array | None]:
+        reduction, ranks, rank = self.stage.reduction, self.stage.comm.size, self.stage.comm.rank
+        product = reduction.op.name == "prod"
+        if reduction.dtype.kind != "float":
+            inputs = [exact_values(reduction, each, 0, self.n) for each in range(ranks)]
+            right = self._rounded(expected(reduction, inputs))
+            return to_storage(inputs[rank], reduction.dtype), right, None
+        own = [to_storage(random_values(each, self.n, factors=product), reduction.dtype)
+               for each in range(ranks)]  # fmt: skip
+        values = [from_storage(each, reduction.dtype).astype(np.float64) for each in own]
+        # at most `ranks` roundings per element, the last one to the dtype
+        sizes = (np.prod if product else np.sum)(np.abs(values), axis=0)
+        bound: Array = ranks * reduction.dtype.epsilon * sizes[self._own]
+        return own[rank], expected(reduction, values)[self._own], bound
+
+    def run(self, values: Array, late: int) -> CallOutput:
+        """Run one call with a poisoned output, and fetch everything around it."""
+        backend, front = self.stage.backend, self._front
+        given = self.stage.windows.part(self.stage.windows.layout.input, values.nbytes)
+        packs = -(-values.nbytes // PACK_BYTES)
+        output = self.stage.windows.part(
+            self.stage.windows.layout.output - front, front + packs * PACK_BYTES + GUARD_BYTES
+        )
+        backend.poison(output)
+        backend.write(given, values)
+        self.engine.run(self.n, next(self.numbers), late)
+        before, after = self._bytes(given), self._bytes(output)
+        dtype = self.stage.reduction.dtype
+        result = after[front : front + values.nbytes].view(dtype.storage)
+        return CallOutput(from_storage(result, dtype), before, after)
+
+    def result(self, output: CallOutput) -> Array:
+        return output.result[self._own]
+
+    def why_wrong(self, output: CallOutput, values: Array, expected: Array) -> str | None:
+        result, size = output.result[self._own], self.stage.reduction.dtype.size
+        nans = (result != result) & (expected != expected)
+        off = np.flatnonzero(~((result == expected) | nans))
+        if len(off):
+            first = off[0]
+            return (
+                f"element {self._own.start + first} is {result[first]}, not {expected[first]}; "
+                f"{len(off)} of {len(expected)} are wrong"
+            )
+        changed = np.flatnonzero(output.input != values.view("uint8"))
+        if len(changed) and not self._in_place:
+            return f"it writes to its input, at element {changed[0] // size}"
+        # in-place engines leave the input outside of the result; the rest of a pack may be written
+        allowed = slice(0, self.n) if self._in_place else self._own
+        rest = output.output.copy()
+        end = -(-allowed.stop * size // PACK_BYTES) * PACK_BYTES
+        rest[self._front + allowed.start * size : self._front + end] = 0xFF
+        written = np.flatnonzero(rest != 0xFF)
+        if len(written):
+            first = (written[0] - self._front) // size
+            return f"it writes where nothing of the answer lies, from element {first} on"
+        return None
+
+    def _rounded(self, values: Array) -> Array:
+        """This rank's share of a result, as the dtype stores it."""
+        dtype = self.stage.reduction.dtype
+        return from_storage(to_storage(values, dtype), dtype)[self._own]
+
+    def _bytes(self, part: Part) -> Array:
+        return self.stage.backend.download(part, "uint8", part.nbytes).copy()
+
+    @property
+    def _own(self) -> slice:
+        stage = self.stage
+        return output_slice(
+            stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, self.n
+        )
+
+    @property
+    def _in_place(self) -> bool:
+        return self.stage.windows.layout.input == self.stage.windows.layout.output
+
+    @property
+    def _front(self) -> int:
+        """The guard bytes before an output; none for in-place engines."""
+        return 0 if self._in_place else GUARD_BYTES

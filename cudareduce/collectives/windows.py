@@ -1,0 +1,152 @@
+"""Windows: memory of each rank that all ranks can address, with the same layout.
+
+A window is on the rank's GPU. Without GPUs it is a file that all processes map.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudareduce.backend import Backend
+from cudareduce.collectives.communicator import Communicator
+from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu.peer_memory import IpcMemory
+from cudareduce.temporary import temporary_folder
+
+#: The largest number of blocks that can wait for other ranks.
+MOST_BLOCKS = 1024
+_ALIGNED = 4096
+#: Guard bytes before and after an output: an alignment, less a pack that may be partly written.
+GUARD_BYTES = _ALIGNED - 16
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Byte offsets in a window: status at 0, flags of the common start, flags of engines, input,
+    output, mail of the LL protocol, and slots for whole arrays."""
+
+    start: int
+    flags: int
+    input: int
+    output: int
+    mail: int
+    slots: int
+    nbytes: int
+
+
+def flags_bytes(ranks: int) -> int:
+    """Bytes of one engine's flags: a word per block of each rank."""
+    return 4 * ranks * MOST_BLOCKS
+
+
+def layout(
+    ranks: int, array_bytes: int, mail_bytes: int, slots_bytes: int = 0, engines: int = 1
+) -> Layout:
+    """The layout for arrays, mail and slots of these sizes, and `engines` sets of flags."""
+    output = array_bytes + _ALIGNED  # the rest of a pack and the guard; another guard precedes it
+    offsets, end = [], 0
+    for size in (_ALIGNED, _ALIGNED, engines * flags_bytes(ranks), array_bytes, GUARD_BYTES, output,
+                 mail_bytes, slots_bytes):  # fmt: skip
+        offsets.append(end)
+        end += -(-size // _ALIGNED) * _ALIGNED
+    _, start, flags, inputs, _, outputs, mail, slots = offsets
+    return Layout(start, flags, inputs, outputs, mail, slots, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of this rank's window, as a backend's buffer."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The address of each rank's window in this process, and which is its own."""
+
+    addresses: tuple[int, ...]
+    rank: int
+    layout: Layout
+
+    @property
+    def status(self) -> Part:
+        """Two words that a kernel sets when it gives up: a flag, and the rank it waited for."""
+        return self.part(0, 8)
+
+    def words(self, late: int = 0, latest: int = 0) -> tuple[int, ...]:
+        """The fields of the device structure `Ranks`. `late` is the rank that stumbles, and
+        `latest` its block that stumbles longest."""
+        return (*self.addresses, self.rank, late, latest)
+
+    def part(self, offset: int, nbytes: int) -> Part:
+        return Part(self.addresses[self.rank] + offset, nbytes)
+
+
+@contextmanager
+def open_windows(comm: Communicator, backend: Backend, parts: Layout) -> Iterator[Windows]:
+    """Zeroed windows, in memory of the GPUs if the backend has one. Raises RankLost, OutOfMemory,
+    and EnvironmentProblem if ranks are on several hosts or cannot address each other's memory."""
+    hosts = sorted(set(comm.all_gather(socket.gethostname())))
+    if len(hosts) > 1:
+        raise EnvironmentProblem(
+            f"ranks exchange through memory that all can address, and these are on "
+            f"{', '.join(hosts)}: start them on one host"
+        )
+    opened = _device_windows if backend.timed() else _mapped_windows
+    with opened(comm, parts) as windows:
+        yield windows
+
+
+@contextmanager
+def _mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
+    """Windows in files that the processes of one host map."""
+    with temporary_folder() as folder:
+        own = Path(folder, "window")
+        try:
+            with own.open("wb") as file:
+                file.truncate(parts.nbytes)
+            maps = [_map_file(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
+            comm.barrier()  # no rank removes a file that another has yet to open
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or "more than can be addressed"
+            raise EnvironmentProblem(
+                f"there is no room for windows of {parts.nbytes} bytes ({why}): give fewer "
+                "elements with --n"
+            ) from None
+        words = [ctypes.c_char.from_buffer(each) for each in maps]
+        try:
+            yield Windows(tuple(map(ctypes.addressof, words)), comm.rank, parts)
+        finally:
+            words.clear()  # a map with a view cannot be closed
+            for each in maps:
+                each.close()
+
+
+def _map_file(path: Path, nbytes: int) -> mmap.mmap:
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), nbytes)
+
+
+@contextmanager
+def _device_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
+    """Windows on each rank's GPU."""
+    own = IpcMemory(parts.nbytes)
+    try:
+        handles = comm.all_gather(own.handle.hex())
+        addresses = tuple(
+            own.address if rank == comm.rank else own.open(bytes.fromhex(handle))
+            for rank, handle in enumerate(handles)
+        )
+        yield Windows(addresses, comm.rank, parts)
+        own.give_up()
+        comm.barrier()  # no rank frees memory that another may access
+    finally:
+        own.give_up()
+        own.free()

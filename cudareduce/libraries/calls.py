@@ -1,0 +1,269 @@
+"""Prepared calls in a worker process: their memory, their errors, and reports to the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from cudareduce.backend import Buffer, Launch, TimedBackend
+from cudareduce.errors import CudareduceError, OutOfMemory
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.libraries.contract import (
+    AbsentError,
+    DeviceInput,
+    Library,
+    ResultError,
+    as_answers,
+)
+from cudareduce.libraries.job import library_plan
+from cudareduce.reduction.inputs import Array
+from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.workers import Parent
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A prepared call of a library. `run` enqueues it; `results` is the buffer for its results, and
+    `fetch` returns them if the library has a buffer of its own."""
+
+    library: Library
+    plan: Plan
+    run: Launch
+    fetch: Callable[[], Any] | None
+    results: Buffer
+    backend: TimedBackend
+
+    @property
+    def out(self) -> Buffer | None:
+        """The buffer of results, None if the library has its own."""
+        return self.results if self.fetch is None else None
+
+    @property
+    def own(self) -> tuple[Buffer, ...]:
+        """Buffers that no other call may write to."""
+        return (self.results,)
+
+    def poison(self, byte: int = 0xFF) -> None:
+        """Overwrite the results."""
+        self.backend.poison(self.results, byte)
+
+    def reset(self) -> None:
+        """Overwrite the results after another call has written to them."""
+        self.poison()
+
+    def answers(self) -> Array:
+        """Synchronize and copy the results to the host. Raises ResultError."""
+        problem = self.plan.problem
+        if self.fetch is None:
+            return self.backend.download(self.results, problem.reduction.result_dtype, problem.rows)
+        self.backend.synchronize()
+        return as_answers(problem, self.fetch())
+
+    def damage(self) -> str | None:
+        """A description of writes outside of the results; None if there are none."""
+        damage = self.backend.damage(self.results)
+        return f"it wrote outside its answers: {damage}" if damage else None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Buffers that are freed together."""
+
+    backend: TimedBackend
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def keep(self, buffer: Buffer) -> Buffer:
+        """Free this buffer with the others."""
+        self.buffers.append(buffer)
+        return buffer
+
+    def prepare(
+        self, library: Library, problem: Problem, data: Array, start: Buffer, folder: str
+    ) -> LibraryCall:
+        """A library call with results and workspace in this memory, for the input at `start`.
+        Raises whatever the library raises."""
+        backend = self.backend
+        results = self.keep(backend.allocate(problem.rows * problem.reduction.result_size))
+        major, minor = (backend.info().cc or "0.0").split(".")
+        call = library.prepare(DeviceInput(
+            problem=problem, data=data, address=start.address, out=results.address,
+            stream=backend.stream_handle, native=getattr(backend, "stream", None),
+            allocate=lambda nbytes: self.keep(backend.allocate(nbytes)).address,
+            upload=lambda array: self.keep(backend.upload(array)).address,
+            arch=10 * int(major) + int(minor), folder=folder,
+        ))  # fmt: skip
+        plan = library_plan(library.name, problem)
+        return LibraryCall(library, plan, call.run, call.fetch, results, backend)
+
+
+@contextmanager
+def memory(backend: TimedBackend) -> Iterator[Memory]:
+    """Memory that is freed when the block is left."""
+    made = Memory(backend)
+    try:
+        yield made
+    finally:
+        backend.free(*made.buffers)
+
+
+#: Parts of error messages of libraries, and their meaning.
+_ERROR_MEANINGS = (
+    (("no kernel image", "nokernelimage", "no binary for gpu"),
+     "has no code for this GPU's architecture"),
+    (("out of memory", "outofmemory", "alloc_failed"), "found no memory on the GPU for its own"),
+    (("driver version is insufficient", "driver is too old"), "wants a newer driver"),
+)  # fmt: skip
+_LONGEST = 160
+
+
+class BrokenError(CudareduceError):
+    """An error of one library, or of none if the name is empty, has made the device or its process
+    unusable."""
+
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        super().__init__(name, verdict)
+        self.name, self.verdict = name, verdict
+
+
+def verdict_on(library: Library, error: Exception, backend: TimedBackend) -> Verdict:
+    """The verdict on a library that raised an error. Raises BrokenError if the device is unusable
+    after it."""
+    verdict = faulty(library, error)
+    try:
+        backend.finish()
+    except Exception:
+        raise BrokenError(library.name, verdict) from None
+    return verdict
+
+
+def faulty(library: Library, error: Exception) -> Verdict:
+    """The verdict on a library that raises an error when it is prepared or called, or returns
+    something other than results."""
+    text = line(error)
+    if isinstance(error, ResultError):
+        return Verdict("fail", str(error))
+    if isinstance(error, AbsentError | ImportError):
+        return absent(library, error)
+    if isinstance(error, MemoryError) and "out of memory" not in text.lower():
+        return skipped("machine", f"found no memory on the host for its own ({text})")
+    if isinstance(error, OutOfMemory | MemoryError):
+        return skipped("machine", f"found no memory on the GPU for its own ({text})")
+    for words, meaning in _ERROR_MEANINGS:
+        if any(word in text.lower() for word in words):
+            advice = f": {library.upgrade}" if "architecture" in meaning else ""
+            return skipped("machine", f"{meaning} ({text}){advice}")
+    return skipped("machine", f"raises {text}")  # without a result nothing is wrong
+
+
+def absent(library: Library, error: Exception) -> Verdict:
+    """The verdict on a library that cannot be imported, or is too old."""
+    if isinstance(error, AbsentError):
+        return skipped("machine", f"{error}: {library.upgrade}")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return skipped("machine", f"not installed: {library.install}")
+    return not_imported(library, line(error))
+
+
+def not_imported(library: Library, how: str) -> Verdict:
+    """The verdict on a library whose import fails."""
+    return skipped("machine", f"cannot be imported ({how}): {library.upgrade}")
+
+
+def line(error: Exception) -> str:
+    """The type of an error and the first line of its message, which the library may fail to
+    format."""
+    try:
+        message = str(error).strip()
+    except Exception:
+        message = ""
+    name = type(error).__name__
+    text = f"{name}: {message.splitlines()[0].strip()}" if message else name
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+class Runtimes:
+    """Detects libraries that load a second CUDA runtime; `remarks` has a remark by library."""
+
+    def __init__(self) -> None:
+        self._known = runtimes()
+        self.remarks: dict[str, str] = {}
+
+    def after(self, library: Library) -> None:
+        """Check for a new runtime after the import of a library."""
+        now = runtimes()
+        new = [name for name in now if name not in self._known]
+        if new and self._known:
+            self.remarks[library.name] = (
+                f"brought {', '.join(new)} into a process that had {', '.join(self._known)}: name "
+                "it alone with --peers where its figures look odd"
+            )
+        self._known = now
+
+
+def runtimes() -> list[str]:
+    """File names of the CUDA runtimes that this process has loaded."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    names = {mapping.rpartition("/")[2] for mapping in maps.splitlines() if "/" in mapping}
+    return sorted(name for name in names if name.startswith("libcudart"))
+
+
+#: Phases of a library: importing and preparing (compiling) have a longer time limit.
+Phase = Literal["imports", "prepares", "runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The worker has begun a phase of the library `name`, or of none if that is empty. If there are
+    `names`, the index of the last heartbeat tells whose launch is running."""
+
+    name: str = ""
+    phase: Phase = "prepares"
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A round of the timing is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reports to the parent which library is running, so that a crash is attributed to it."""
+
+    parent: Parent
+    names: list[str] = field(default_factory=list)
+
+    def at(self, name: str, phase: Phase = "runs") -> None:
+        """Report that a library begins a phase; none, if the name is empty."""
+        self.parent.send(At(name, phase))
+
+    def times(self) -> None:
+        """Report that from now on heartbeats tell which `reported` launch is running."""
+        self.parent.send(At("", "runs", tuple(self.names)))
+
+    def round_done(self) -> None:
+        """Report that a round of the timing is done."""
+        self.parent.send(RoundDone())
+
+    def reported(self, name: str, run: Launch) -> Launch:
+        """A launch that first sends a heartbeat with its index."""
+        if name not in self.names:
+            self.names.append(name)
+        index, beat = self.names.index(name), self.parent.beat
+
+        def launch() -> None:
+            beat(index)
+            run()
+
+        return launch
+
+    @property
+    def last(self) -> str:
+        """The name of the last launch."""
+        return self.names[self.parent.beat_index] if self.names else ""

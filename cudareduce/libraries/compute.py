@@ -1,0 +1,99 @@
+"""cuda.compute: CUB through NVIDIA's Python package, compiled at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from cudareduce.launch.plan import Problem
+from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.interop import (
+    DeviceArray,
+    ForeignStream,
+    identity_array,
+    input_array,
+    result_array,
+)
+
+_KINDS = {"sum": "PLUS", "prod": "MULTIPLIES", "min": "MINIMUM", "max": "MAXIMUM"}
+
+
+def _load() -> str:
+    import cuda.compute
+
+    version = metadata.version("cuda-cccl")
+    if not hasattr(cuda.compute, "make_reduce_into"):
+        raise AbsentError(f"cuda-cccl {version} is too old: it has no make_reduce_into")
+    return version
+
+
+def _prepare(mode: str, given: DeviceInput) -> PreparedCall:
+    if given.problem.rows != 1:
+        return _prepare_rows(given)
+    from cuda.compute import Determinism, OpKind, make_reduce_into
+
+    words: dict[str, Any] = {
+        "d_in": input_array(given),
+        "d_out": DeviceArray(given.out, (1,), result_array(given).dtype),
+        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
+        "h_init": identity_array(given.reduction),  # its type is the accumulator's
+    }
+    made = make_reduce_into(**words, determinism=getattr(Determinism, mode))
+    return _with_workspace(given, partial(made, **words, num_items=given.problem.n))
+
+
+def _prepare_rows(given: DeviceInput) -> PreparedCall:
+    """A segmented reduction between offsets: there is no call for rows of one length."""
+    from cuda.compute import OpKind, make_segmented_reduce
+
+    n, rows = given.problem.n, given.problem.rows
+    edges = n * np.arange(rows + 1, dtype=np.int64)
+    offsets = DeviceArray(given.upload(edges), (rows,), edges.dtype)
+    words: dict[str, Any] = {
+        "d_in": DeviceArray(given.address, (n * rows,), input_array(given).dtype),
+        "d_out": result_array(given), "h_init": identity_array(given.reduction),
+        "start_offsets_in": offsets,
+        "end_offsets_in": replace(offsets, address=offsets.address + edges.itemsize),
+        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
+    }  # fmt: skip
+    made = make_segmented_reduce(**words)
+    return _with_workspace(given, partial(made, **words, num_segments=rows, max_segment_size=n))
+
+
+def _with_workspace(given: DeviceInput, call: Callable[..., Any]) -> PreparedCall:
+    nbytes = max(int(call(temp_storage=None)), 1)
+    workspace = DeviceArray(given.allocate(nbytes), (nbytes,), np.dtype("uint8"))
+    return PreparedCall(partial(call, temp_storage=workspace, stream=ForeignStream(given.stream)))
+
+
+def _called(mode: str, problem: Problem) -> str:
+    kind = _KINDS[problem.reduction.op.name]
+    if problem.rows != 1:
+        return f"make_segmented_reduce(op={kind}), between offsets"
+    return f"make_reduce_into(op={kind}), {mode.lower()}"
+
+
+def _adds_only(problem: Problem) -> str | None:
+    name = problem.reduction.op.name
+    return None if name == "sum" else f"adds only in not_guaranteed, and this is {name}"
+
+
+_COMPUTE = Library(
+    name="compute", package="cuda-cccl", install="pip install 'cuda-cccl[minimal-cu13]'",
+    context="any", ops=tuple(_KINDS),
+    dtypes=("float32", "float64", "float16", "int8", "uint8", "int32", "uint32", "int64",
+            "uint64"),
+    load=_load, called=partial(_called, "RUN_TO_RUN"), prepare=partial(_prepare, "RUN_TO_RUN"),
+)  # fmt: skip
+PEERS = (
+    _COMPUTE,
+    replace(
+        _COMPUTE, name="compute:not_guaranteed", takes_rows=False, refuses=_adds_only,
+        called=partial(_called, "NOT_GUARANTEED"), prepare=partial(_prepare, "NOT_GUARANTEED"),
+    ),
+)  # fmt: skip

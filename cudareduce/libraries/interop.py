@@ -1,0 +1,123 @@
+"""Device memory, streams and machine code in the form that libraries need."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cudareduce.backend import Launch
+from cudareduce.gpu.driver import explained, library
+from cudareduce.libraries.contract import DeviceInput
+from cudareduce.reduction.inputs import Array
+from cudareduce.reduction.operators import Reduction
+from cudareduce.reduction.reference import identity
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceArray:
+    """Device memory under the CUDA array interface. It names no stream, since some libraries would
+    synchronize with it."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "data": (self.address, False), "shape": self.shape, "typestr": self.dtype.str,
+            "strides": None, "stream": None, "version": 3,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignStream:
+    """A CUDA stream under the `__cuda_stream__` protocol."""
+
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def input_array(given: DeviceInput) -> DeviceArray:
+    """The input. The interface has no bfloat16, so its bits are passed as int16."""
+    storage = given.reduction.dtype.storage
+    dtype = np.dtype("int16" if given.reduction.dtype.name == "bfloat16" else storage)
+    return DeviceArray(given.address, given.shape, dtype)
+
+
+def result_array(given: DeviceInput) -> DeviceArray:
+    """The memory for results."""
+    return DeviceArray(given.out, given.out_shape, np.dtype(given.reduction.result_dtype))
+
+
+def identity_array(reduction: Reduction) -> Array:
+    """The operator's identity, one element of the accumulator's type."""
+    return np.frombuffer(identity(reduction), reduction.acc.storage).copy()
+
+
+def in_order(*launches: Launch) -> Launch:
+    """One launch after the other."""
+
+    def run() -> None:
+        for launch in launches:
+            launch()
+
+    return run
+
+
+#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, to be raised above 48 KiB.
+_MAX_SHARED, _DEFAULT_SHARED = 8, 48 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """One kernel: machine code, entry name, threads per block and bytes of shared memory."""
+
+    code: bytes
+    entry: str
+    threads: int
+    shared: int
+
+
+def _check(code: int) -> None:
+    if code:
+        raise RuntimeError(explained(library(), code))
+
+
+@cache
+def _function(cubin: Cubin) -> Any:
+    """The function, loaded into the current context and never unloaded."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _check(library().cuModuleLoadData(ctypes.byref(module), cubin.code))
+    _check(library().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
+    if cubin.shared > _DEFAULT_SHARED:
+        _check(library().cuFuncSetAttribute(function, _MAX_SHARED, cubin.shared))
+    return function
+
+
+def launcher(cubin: Cubin, grid: int, arguments: list[int], stream: int) -> Launch:
+    """A function that launches the kernel; every argument is 64 bits."""
+    function = _function(cubin)
+    values = (ctypes.c_uint64 * len(arguments))(*arguments)
+    start = ctypes.addressof(values)
+    pointers = (ctypes.c_void_p * len(arguments))(*(start + 8 * k for k in range(len(arguments))))
+    launch, handle = library().cuLaunchKernel, ctypes.c_void_p(stream)
+    words = (function, grid, 1, 1, cubin.threads, 1, 1, cubin.shared, handle, pointers, None)
+
+    def run(_kept: Any = values) -> None:
+        code = launch(*words)
+        if code:
+            _check(code)
+
+    return run

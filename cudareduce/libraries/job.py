@@ -1,0 +1,179 @@
+"""The jobs of worker processes that run libraries, and their outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cudareduce.backends import BackendSpec
+from cudareduce.launch.case import Case, Shape
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.libraries.catalogue import Listing, libraries_of
+from cudareduce.libraries.contract import Library
+from cudareduce.library.kernel import Kernel
+from cudareduce.machine.device import Conditions
+from cudareduce.reduction.operators import Reduction
+from cudareduce.report.numbers import sms_text
+from cudareduce.timing.rounds import Timing
+from cudareduce.timing.sampling import MAX_LAUNCHES, Method
+from cudareduce.verify.verdict import Verdict
+
+#: Reasons for a library without a verdict since the time was spent.
+CUT = "--max-time was spent before it was tried"
+UNVERIFIED = "--max-time was spent before it was verified"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Layout of a timed input: rows with `more` elements than requested, starting `offset` elements
+    after an aligned address."""
+
+    more: int = 0
+    offset: int = 0
+
+    def shape(self, shape: Shape) -> Shape:
+        """The requested shape in this layout."""
+        return shape[0] + self.more, shape[1]
+
+
+#: The requested layout, and layouts for which code falls back to loads of single elements.
+PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Verify libraries on `shapes`, then time them on the last shape in the same rounds as
+    `kernels`, which have no programs yet.
+
+    The last `asked` shapes were requested by the user. Each of `layouts` is timed in the same
+    rounds, with at most `most` launches per half round; `elsewhere` replaces a kernel, by its index
+    and the number of the layout, in other layouts than the first. `listings` are the modules of the
+    libraries, `left_out` the names to skip, `alone` the one library to run. Without `rounds`
+    nothing is timed. `only` is the one pattern to verify with, `deadline_s` the time left of
+    `max_time_s`. `folder` keeps compiled code; `ours` is the number of other processes of this run.
+    """
+
+    spec: BackendSpec
+    listings: tuple[Listing, ...]
+    reduction: Reduction
+    shapes: tuple[Shape, ...]
+    folder: str
+    kernels: tuple[tuple[Case, Plan], ...] = ()
+    left_out: frozenset[str] = frozenset()
+    asked: int = 1
+    alone: str | None = None
+    methods: tuple[Method, ...] = ()
+    rounds: int = 0
+    energy: bool = False
+    pattern: str = "random"
+    only: str | None = None
+    seed: int = 0
+    deadline_s: float | None = None
+    max_time_s: float | None = None
+    layouts: tuple[Layout, ...] = (PLAIN,)
+    elsewhere: Mapping[tuple[int, int], Case] = field(default_factory=dict)
+    most: int = MAX_LAUNCHES
+    ours: int = 1
+
+    def problem_of(self, layout: Layout) -> Problem:
+        """The timed problem in a layout."""
+        return Problem(self.reduction, *layout.shape(self.shapes[-1]))
+
+    def cases(self, number: int) -> list[Case]:
+        """The kernels in the layout of this number, in order."""
+        return [
+            self.elsewhere.get((index, number), case)
+            for index, (case, _) in enumerate(self.kernels)
+        ]
+
+    @property
+    def odd(self) -> bool:
+        """True if layouts are timed against each other."""
+        return len(self.layouts) > 1
+
+    def libraries(self) -> list[Library]:
+        """The libraries to run: the one that runs alone, or all that share a process."""
+        if self.alone is not None:
+            return [library for library in self._all() if library.name == self.alone]
+        return [library for library in self._all() if library.context != "own"]
+
+    def own(self) -> list[str]:
+        """The names of libraries that need a process of their own."""
+        return [library.name for library in self._all() if library.context == "own"]
+
+    def _all(self) -> list[Library]:
+        libraries = libraries_of(self.listings)
+        if not self.spec.timed:
+            libraries = [on_cpu for library in libraries if (on_cpu := library.for_cpu())]
+        return [library for library in libraries if library.name not in self.left_out]
+
+    def without(self, *names: str) -> Job:
+        """The job without some libraries."""
+        return replace(self, left_out=self.left_out.union(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryResult:
+    """The result of one library: `called` is the exact call, `host_us` the host time of a call as
+    users make it, None if not measured; `no_graph` is why it cannot be captured in a graph."""
+
+    verdict: Verdict
+    called: str | None = None
+    version: str | None = None
+    host_us: float | None = None
+    no_graph: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """The result of one timing method: timings and joules per launch by the name of a library or
+    kernel, `keyed` by layout; the fastest read-only launch; and the conditions of the rounds."""
+
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+    ceiling: Timing | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    story: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    joules: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of a job: results by library, `keyed` by layout; verdicts by the index of a
+    kernel and layout; passes by the label of the method."""
+
+    peers: Mapping[str, LibraryResult] = field(default_factory=dict)
+    kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
+    passes: Mapping[str, Pass] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def kernel_name(plan: Plan) -> str:
+    """A name that is unique among the kernels of a job."""
+    on = f" on {sms_text(plan.sms)}" if plan.sms else ""
+    return f"{plan.kernel.id}{on}"
+
+
+def keyed(name: str, layout: int) -> str:
+    """The key of a library or kernel in the layout of this number."""
+    return f"{name} {layout}" if layout else name
+
+
+def library_case(name: str, reduction: Reduction) -> Case:
+    """A library as a case: a kernel without a launch configuration."""
+    kernel = Kernel(
+        id=f"peer:{name}", path=Path(name), family="peer", text="", title=name, change="",
+        scope="rows", grid="one", walk="tile", finish="none", block=0, blocks=(0,), foreign=False,
+    )  # fmt: skip
+    return Case(kernel, reduction, 0, 0)
+
+
+@cache
+def library_plan(name: str, problem: Problem) -> Plan:
+    """The plan of a library call, cached since verdicts are cached by plan. Its summation order is
+    unknown, so the depth is n - 1."""
+    kernel = library_case(name, problem.reduction).kernel
+    return Plan(kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))

@@ -1,0 +1,406 @@
+"""Times libraries and kernels in the same rounds, in the primary context of one process.
+
+The context stays the same, since libraries require it. Small inputs move to another address for
+each half round, as in fresh contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from random import Random
+from statistics import median
+
+from cudareduce.backend import Launch, TimedBackend
+from cudareduce.budget import Deadline
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Programs, planned, programs_of
+from cudareduce.launch.plan import Plan, Problem
+from cudareduce.libraries.calls import (
+    BrokenError,
+    LibraryCall,
+    Memory,
+    Reporter,
+    line,
+    memory,
+    verdict_on,
+)
+from cudareduce.libraries.contract import Library
+from cudareduce.libraries.job import (
+    Job,
+    Layout,
+    LibraryResult,
+    Pass,
+    kernel_name,
+    keyed,
+    library_plan,
+)
+from cudareduce.library.condition import ALIGNED
+from cudareduce.machine.device import DeviceLimits
+from cudareduce.timing.rounds import Context, measure, over, remarks
+from cudareduce.timing.sampling import Method
+from cudareduce.timing.timer import DeviceTimer, joules, late_work
+from cudareduce.verify.result_monitor import (
+    OwnBuffers,
+    ResultMonitor,
+    TimedData,
+    TimedInput,
+    distinct_answers,
+)
+from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
+
+_READER, _FLOOR = "reader ", "floor"
+#: Inputs up to this size move to another address for each half round, by so many bytes.
+_MOVED_BYTES = 2**28
+_STEPS, _STEP_BYTES = 2048, 512
+#: Calls that are not counted, and calls that are, for host times.
+WARM_CALLS, CALLS = 3, 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutInput:
+    """The input of one layout by its `number`, with the plans and programs of kernels by index, and
+    the libraries to time."""
+
+    number: int
+    layout: Layout
+    problem: Problem
+    data: TimedData
+    plans: Mapping[int, Plan]
+    programs: Mapping[int, Programs]
+    libraries: tuple[Library, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A prepared call with its input: of a library, or of the kernel with this index."""
+
+    call: LibraryCall | Bound
+    layout: int
+    given: TimedInput
+    kernel: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The key in the results of the job."""
+        if isinstance(self.call, LibraryCall):
+            return keyed(self.call.library.name, self.layout)
+        return keyed(kernel_name(self.call.plan), self.layout)
+
+    def verdict(self) -> Verdict | None:
+        """The verdict on its results; None if the input cannot decide."""
+        data, number = self.given.data, self.given.number
+        return data.judged(self.call.plan, self.call.answers(), number)
+
+
+def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Plan], dict[int, str]]:
+    """Plans of the kernels that support a layout, by index, and why the others do not."""
+    if not number:
+        return {index: plan for index, (_, plan) in enumerate(job.kernels)}, {}
+    shape = job.layouts[number].shape(job.shapes[-1])
+    plans: dict[int, Plan] = {}
+    refusals: dict[int, str] = {}
+    for index, case in enumerate(job.cases(number)):
+        made, refused = planned(case, [shape], limits)
+        if job.layouts[number].offset and case.asks.aligned:
+            refusals[index] = f"is right if {ALIGNED}"
+        elif shape in made:
+            plans[index] = made[shape]
+        else:
+            refusals[index] = refused[shape]
+    return plans, refusals
+
+
+class LibraryTiming:
+    """Times the libraries of a job that were right, and its kernels, on one fresh input.
+
+    `results` has a verdict on each library, `kernels` on each kernel by index and layout; timing
+    may change both.
+    """
+
+    def __init__(
+        self, job: Job, backend: TimedBackend, timer: DeviceTimer, reporter: Reporter,
+        results: Mapping[str, LibraryResult], deadline: Deadline,
+    ) -> None:  # fmt: skip
+        self._job, self._backend, self._timer, self._reporter = job, backend, timer, reporter
+        self._deadline, self._monitor = deadline, backend.monitor()
+        self.results = dict(results)
+        reporter.at("", "prepares")
+        self._inputs = self._layout_inputs()
+        self.kernels: dict[tuple[int, int], Verdict] = {
+            (index, given.number): RIGHT for given in self._inputs for index in given.plans
+        }
+        self._calls: dict[str, TimedCall] = {}
+        self._no_graph: set[str] = set()
+        self._kept: Context[DeviceTimer] | None = None
+        self._monitors: dict[str, ResultMonitor[str]] = {}
+
+    def _layout_inputs(self) -> list[LayoutInput]:
+        """The inputs by layout. Layouts of one size share their data."""
+        job, limits = self._job, self._backend.limits()
+        data: dict[Problem, TimedData] = {}
+        inputs = []
+        for number, layout in enumerate(job.layouts):
+            problem, known = job.problem_of(layout), job.cases(number)
+            plans, _ = plans_of(job, number, limits)
+            if problem not in data:
+                data[problem] = TimedData(
+                    job.pattern, job.reduction, problem.n, problem.rows, job.seed + 1,
+                    [library_plan("", problem), *plans.values()],
+                )  # fmt: skip
+            programs = programs_of(self._backend, {known[k]: plan for k, plan in plans.items()})
+            libraries = tuple(
+                library for library in job.libraries()
+                if not library.host_only and self._is_right(keyed(library.name, number))
+            )  # fmt: skip
+            inputs.append(LayoutInput(
+                number=number, layout=layout, problem=problem, data=data[problem], plans=plans,
+                programs={index: programs[known[index]] for index in plans}, libraries=libraries,
+            ))  # fmt: skip
+        return inputs
+
+    def _is_right(self, name: str) -> bool:
+        return self.results[name].verdict.outcome == "pass"
+
+    def passes(self) -> dict[str, Pass]:
+        """A pass by each method; then unfinished work, distinct results and host times. Raises
+        BrokenError, OutOfMemory and EnvironmentProblem."""
+        methods, deadline = self._job.methods, self._deadline
+        passes: dict[str, Pass] = {}
+        with ExitStack() as stack:
+            if max(given.data.elements.nbytes for given in self._inputs) > _MOVED_BYTES:
+                self._kept = stack.enter_context(self._context())
+            if any(method.graph for method in methods):
+                self._capture()
+            for k, method in enumerate(methods):
+                passes[method.label] = self._pass(method, deadline.share(len(methods) - k))
+            if not deadline.passed and not self._job.odd:
+                with self._context() as context:
+                    timings = (pair for one in passes.values() for pair in one.timings.items())
+                    costs = {name: timing.median_us for name, timing in timings}
+                    if self._job.energy:
+                        found = self._joules(costs, context)
+                        passes = {k: replace(one, joules=found) for k, one in passes.items()}
+                    self._repeat(costs)
+                    for library in self._job.libraries():
+                        is_timed = library.host_only and self._is_right(library.name)
+                        if is_timed and not deadline.passed:
+                            self._time_host(library)
+        return passes
+
+    @contextmanager
+    def _context(self, keep_cache: bool = False) -> Iterator[Context[DeviceTimer]]:
+        """A timing context: the kept one, or one with input, results and workspaces at new
+        addresses."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        backend, timer = self._backend, self._timer
+        with memory(backend) as held, ExitStack() as stack:
+            held.keep(backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS)))
+            launches: dict[str, Launch] = {_FLOOR: lambda: None}
+            self._calls = {}
+            for layout in self._inputs:
+                number = layout.number
+                offset = layout.layout.offset * self._job.reduction.dtype.size
+                given = TimedInput(backend, timer, layout.data, offset)
+                stack.callback(given.release)
+                if not number:
+                    self._first = given
+                    readers = timer.readers(given.buffer)
+                    launches |= {_READER + name: run for name, run in readers.items()}
+                for index, plan in layout.plans.items():
+                    kernel = Bound(backend, plan, layout.programs[index], given.buffer)
+                    stack.callback(kernel.release)
+                    key = keyed(f"kernel {index}", number)
+                    self._calls[key] = TimedCall(kernel, number, given, index)
+                for library in layout.libraries:
+                    call = self._prepared(library, layout, held, given)
+                    self._calls[keyed(library.name, number)] = TimedCall(call, number, given)
+            launches |= {key: timed.call.run for key, timed in self._calls.items()}
+            _ = timer.displace  # allocates
+            launches = {key: self._reported(key, run) for key, run in launches.items()}
+            others = OwnBuffers({key: timed.call for key, timed in self._calls.items()}, timer)
+            self._monitors = {
+                key: ResultMonitor(
+                    key, timed.call, timed.given, others, timer, keep_cache=keep_cache
+                )
+                for key, timed in self._calls.items()
+            }
+            self._reporter.times()
+            yield Context(timer, launches, self._monitors)
+            backend.finish()
+            timer.release()
+
+    def _reported(self, key: str, run: Launch) -> Launch:
+        """A launch that reports the name of its library or kernel."""
+        call = self._calls[key].call if key in self._calls else None
+        name = call.library.name if isinstance(call, LibraryCall) else key
+        return self._reporter.reported(name, run)
+
+    def _prepared(
+        self, library: Library, layout: LayoutInput, held: Memory, given: TimedInput
+    ) -> LibraryCall:
+        """A library call. Raises BrokenError if it cannot be prepared any more, so that the rounds
+        start again without it."""
+        self._reporter.at(library.name, "prepares")
+        try:
+            elements, folder = layout.data.elements, self._job.folder
+            call = held.prepare(library, layout.problem, elements, given.buffer, folder)
+            call.run()  # it may compile at its first call
+            self._backend.synchronize()
+        except Exception as error:
+            verdict = verdict_on(library, error, self._backend)
+            raise BrokenError(library.name, verdict) from error
+        return call
+
+    def _pass(self, method: Method, deadline: Deadline) -> Pass:
+        others = max(0, self._monitor.other_processes() - self._job.ours)
+        names: dict[str, str] = {}
+
+        @contextmanager
+        def judged() -> Iterator[Context[DeviceTimer]]:
+            """A context for half a round, after which its results are judged."""
+            with self._context(keep_cache=not method.cold) as context:
+                names.update((key, timed.name) for key, timed in self._calls.items())
+                left = self._no_graph if method.graph else set[str]()
+                runs = {name: run for name, run in context.entrants.items() if name not in left}
+                yield Context(context.timer, runs, context.watches) if left else context
+                for key, timed in self._calls.items():
+                    self._add_verdict(timed, self._monitors[key].verdict)
+
+        try:
+            measured = measure(
+                judged, self._job.rounds, method, self._reporter.round_done,
+                deadline=deadline, alone=(_FLOOR,), most=self._job.most,
+            )  # fmt: skip
+        except BrokenError:
+            raise
+        except Exception as error:
+            raise self._attributed(error) from error
+        timings = dict(measured.timings)
+        timings.pop(_FLOOR, None)
+        readers = [timings.pop(name) for name in list(timings) if name.startswith(_READER)]
+        late = [names[name] for name in measured.lost if name in names]
+        notes = list(remarks(measured, self._job.max_time_s, others))
+        if late:
+            notes.append(
+                f"no launch of {', '.join(late)} was enqueued while the GPU was busy: it waits for "
+                "the device, or takes the host too long"
+            )
+        return Pass(
+            timings={names[name]: timing for name, timing in timings.items()},
+            ceiling=min(readers, key=lambda timing: timing.median_us, default=None),
+            conditions=over(measured.conditions), remarks=tuple(notes),
+            story={
+                "timing": method.label, "contexts": measured.contexts,
+                "repeated": measured.repeated, "steady": measured.steady,
+                "rounds": [asdict(state) for state in measured.conditions],
+            },
+        )  # fmt: skip
+
+    def _attributed(self, error: Exception) -> Exception:
+        """The error, attributed to the library of the last launch if there is one."""
+        last = self._reporter.last
+        for library in (library for given in self._inputs for library in given.libraries):
+            if library.name == last:
+                return BrokenError(last, verdict_on(library, error, self._backend))
+        return error
+
+    def _add_verdict(self, timed: TimedCall, new: Verdict) -> None:
+        if new.outcome == "fail":
+            new = replace(new, reason=f"after timing: {new.reason}")
+        if timed.kernel is not None:
+            key = timed.kernel, timed.layout
+            self.kernels[key] = worse(self.kernels[key], new)
+            return
+        result = self.results[timed.name]
+        self.results[timed.name] = replace(result, verdict=worse(result.verdict, new))
+
+    def _capture(self) -> None:
+        """Find the libraries that cannot be captured in a CUDA graph: the replay must give the
+        right result. Raises BrokenError if the device is unusable after one."""
+        with self._context() as context:
+            for key, timed in self._calls.items():
+                call, reason = timed.call, None
+                if not isinstance(call, LibraryCall):
+                    continue
+                self._reporter.at(call.library.name, "prepares")
+                timed.given.restored()  # preparing another call may have changed it
+                try:
+                    replay = context.timer.captured(call.run, 1)
+                    call.poison()
+                    replay()
+                    verdict = timed.verdict()
+                    if verdict is not None and verdict.outcome == "fail":
+                        reason = "does its work elsewhere than in the graph that is captured of it"
+                except Exception as error:
+                    verdict_on(call.library, error, self._backend)
+                    inner = error.__context__  # the error of the call, not of the empty capture
+                    cause = inner if isinstance(inner, Exception) else error
+                    reason = f"is not captured in a graph ({line(cause)})"
+                if reason:
+                    self._no_graph.add(key)
+                    self.results[timed.name] = replace(self.results[timed.name], no_graph=reason)
+
+    def _joules(
+        self, costs: Mapping[str, float], context: Context[DeviceTimer]
+    ) -> dict[str, float]:
+        """The energy per launch by name."""
+        found: dict[str, float] = {}
+        for key, timed in self._calls.items():
+            if timed.name in costs and not self._deadline.passed:
+                run, counter = context.entrants[key], self._monitor.energy_j
+                self._reporter.at(timed.name if timed.kernel is None else "")
+                spent = joules(self._timer, run, costs[timed.name], counter)
+                found |= {} if spent is None else {timed.name: spent}
+        return found
+
+    def _repeat(self, costs: Mapping[str, float]) -> None:
+        """Check for unfinished work, and count the distinct results of repeated launches."""
+        for timed in self._calls.values():
+            call, name, given = timed.call, timed.name, timed.given
+            if not isinstance(call, LibraryCall) or name not in costs or self._deadline.passed:
+                continue
+            self._reporter.at(name)
+            given.restored()
+            wrong = late_work(self._timer, call.run, costs.get(name, inf))
+            if wrong:
+                self._add_verdict(timed, Verdict("fail", wrong))
+            distinct, launches = distinct_answers(call, costs[name], given)
+            self._add_verdict(timed, replace(RIGHT, distinct=distinct, launches=launches))
+            if not given.restored():
+                self._add_verdict(timed, Verdict("fail", WROTE_INPUT))
+
+    def _time_host(self, library: Library) -> None:
+        """Verify calls with alternating inputs, and measure the median host time of a call after a
+        cache flush. Raises BrokenError."""
+        self._reporter.at(library.name, "prepares")
+        backend, layout, given = self._backend, self._inputs[0], self._first
+        verdict, times_us = RIGHT, list[float]()
+        given.restored()  # an earlier call may have changed it
+        with memory(backend) as held:
+            try:
+                elements, folder = layout.data.elements, self._job.folder
+                call = held.prepare(library, layout.problem, elements, given.buffer, folder)
+                timed = TimedCall(call, 0, given)
+                for k in range(WARM_CALLS + CALLS):
+                    given.turn_to(1 - k % 2)
+                    self._timer.displace()
+                    backend.synchronize()
+                    start_us = backend.host_us()
+                    call.run()
+                    if k >= WARM_CALLS:
+                        times_us.append(backend.host_us() - start_us)
+                    verdict = worse(verdict, timed.verdict() or RIGHT)
+            except Exception as error:
+                verdict = verdict_on(library, error, backend)
+        if not given.restored():
+            verdict = Verdict("fail", WROTE_INPUT)
+        result = self.results[library.name]
+        self.results[library.name] = replace(
+            result, verdict=worse(result.verdict, verdict),
+            host_us=median(times_us) if times_us and verdict.outcome == "pass" else None,
+        )  # fmt: skip

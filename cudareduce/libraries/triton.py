@@ -1,0 +1,153 @@
+"""Triton: a two-stage reduction as kernel writers write it, compiled ahead of time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cudareduce.backend import Launch
+from cudareduce.launch.plan import Problem
+from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.interop import Cubin, in_order, launcher
+
+_TYPES = {
+    "float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "int8": "i8",
+    "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
+}  # fmt: skip
+#: Elements that a program loads at a time, its warps, and most programs of the first stage.
+_BLOCK, _WARPS, _PROGRAMS = 4096, 8, 1056
+#: Divisor of addresses and sizes with which the JIT emits 16-byte loads.
+_DIVISOR = 16
+#: The first release with this interface of the compiler.
+_OLDEST = (3, 2)
+
+
+def _load() -> str:
+    import triton
+
+    version = str(triton.__version__)
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+        raise AbsentError(f"triton {version} is too old: 3.2 or newer is needed")
+    return version
+
+
+@cache
+def _compiled(
+    name: str, pointers: tuple[str, ...], constants: tuple[int, ...], divisible: tuple[bool, ...],
+    arch: int,
+) -> Cubin:  # fmt: skip
+    """A kernel of triton_kernels.py with pointers to these types, specialised as the JIT does it:
+    `divisible` has an entry for each pointer and each count after them."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from cudareduce.libraries import triton_kernels
+
+    function = getattr(triton_kernels, name)
+    first = len(divisible)
+    kinds = [f"*{_TYPES[dtype]}" for dtype in pointers]
+    kinds += ["i64"] * (first - len(pointers)) + ["constexpr"] * len(constants)
+    attributes = {(k,): [["tt.divisibility", _DIVISOR]] for k in range(first) if divisible[k]}
+    source = ASTSource(
+        function, dict(zip(function.arg_names, kinds, strict=True)),
+        {(first + k,): value for k, value in enumerate(constants)}, attributes,
+    )  # fmt: skip
+    made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": _WARPS})
+    about = made.metadata
+    if getattr(about, "global_scratch_size", 0) or getattr(about, "profile_scratch_size", 0):
+        raise RuntimeError("its kernel wants scratch memory, which a plain launch does not give")
+    return Cubin(bytes(made.asm["cubin"]), about.name, 32 * about.num_warps, about.shared)
+
+
+def _launch(
+    given: DeviceInput, name: str, pointers: tuple[str, ...], constants: tuple[int, ...],
+    programs: int, *arguments: int,
+) -> Launch:  # fmt: skip
+    divisible = tuple(value % _DIVISOR == 0 for value in arguments)
+    cubin = _compiled(name, pointers, constants, divisible, given.arch)
+    # Two more arguments are addresses of scratch memory, which the kernel does not need.
+    return launcher(cubin, programs, [*arguments, 0, 0], given.stream)
+
+
+def _prepare(given: DeviceInput) -> PreparedCall:
+    if given.problem.rows != 1:
+        return PreparedCall(_rows(given))
+    programs = max(1, min(_PROGRAMS, -(-given.problem.n // _BLOCK)))
+    is_arg = given.reduction.op.name.startswith("arg")
+    return PreparedCall((_arg_stages if is_arg else _stages)(given, programs))
+
+
+def _kind(given: DeviceInput) -> int:
+    return {"min": 1, "max": 2}.get(given.reduction.op.name.removeprefix("arg"), 0)
+
+
+def _stages(given: DeviceInput, programs: int) -> Launch:
+    """One value per program, then the reduction of those."""
+    n, dtype, acc = given.problem.n, given.reduction.dtype.name, given.reduction.acc
+    is_mean = given.reduction.op.name == "mean"
+
+    def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
+        constants = _kind(given), int(is_mean and last), _BLOCK
+        return _launch(
+            given, "stage", (dtype, acc.name), constants, count, source, target, size, n
+        )  # fmt: skip
+
+    if programs == 1:
+        return stage(dtype, given.address, given.out, n, 1, True)
+    partials = given.allocate(programs * acc.size)
+    return in_order(
+        stage(dtype, given.address, partials, n, programs, False),
+        stage(acc.name, partials, given.out, programs, 1, True),
+    )
+
+
+def _arg_stages(given: DeviceInput, programs: int) -> Launch:
+    """One extremum per program with its index, then the index of the first extremum of those."""
+    dtype, acc = given.reduction.dtype.name, given.reduction.acc
+    values, indices = given.allocate(programs * acc.size), given.allocate(programs * 8)
+
+    def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
+        pointers, constants = (dtype, "int64", acc.name, "int64"), (_kind(given), int(last), _BLOCK)
+        return _launch(
+            given, "arg_stage", pointers, constants, count, source, indices, values, target, size
+        )  # fmt: skip
+
+    return in_order(
+        stage(dtype, given.address, indices, given.problem.n, programs, False),
+        stage(acc.name, values, given.out, programs, 1, True),
+    )
+
+
+def _rows(given: DeviceInput) -> Launch:
+    """Several short rows per program, or one long row in steps."""
+    problem, dtype, acc = given.problem, given.reduction.dtype.name, given.reduction.acc.name
+    width = min(_BLOCK, 1 << (problem.n - 1).bit_length())
+    height = _BLOCK // width
+    programs = -(-problem.rows // height)
+    counts = problem.n, problem.rows
+    if given.reduction.op.name.startswith("arg"):
+        return _launch(
+            given, "arg_rows", (dtype, acc, "int64"), (_kind(given), height, width), programs,
+            given.address, given.out, given.out, *counts,
+        )  # fmt: skip
+    is_mean = int(given.reduction.op.name == "mean")
+    return _launch(
+        given, "rows", (dtype, acc), (_kind(given), is_mean, height, width), programs,
+        given.address, given.out, *counts,
+    )  # fmt: skip
+
+
+def _called(problem: Problem) -> str:
+    op = problem.reduction.op.name
+    word = {"mean": "sum", "argmin": "min", "argmax": "max"}.get(op, op)
+    how = "two stages of" if problem.rows == 1 else "programs of rows by"
+    return f"{how} tl.{word}, cubin, BLOCK {_BLOCK}, {_WARPS} warps"
+
+
+PEERS = (
+    Library(
+        name="triton", package="triton", install="pip install triton", context="any",
+        ops=("sum", "min", "max", "mean", "argmin", "argmax"), dtypes=tuple(_TYPES),
+        load=_load, called=_called, prepare=_prepare,
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""What is called of torch, over a library that stands for NCCL: names, arguments and what they do,
+as in torch 2.15."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from cudareduce.collectives.nccl import Nccl, UniqueId, load
+
+_TYPES = {"|i1": 0, "|u1": 1, "<i4": 2, "<i8": 4, "<f2": 6, "<f4": 7, "<f8": 8, "bfloat16": 9}
+_OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Elements of memory of others."""
+
+    address: int
+    count: int
+    kind: str
+
+    def view(self, kind: str) -> Tensor:
+        return replace(self, kind=kind)
+
+
+@dataclass
+class Group:
+    """The one of all ranks, and the stream that is current."""
+
+    nccl: Nccl
+    stream: int = 0
+    comm: ctypes.c_void_p | None = None
+
+    def set_stream(self, stream: int) -> None:
+        self.stream = stream
+
+    def store(self, host: str, port: int, size: int, first: bool, timeout: object,
+              wait_for_workers: bool) -> SimpleNamespace:  # fmt: skip
+        port = port or os.getpid()
+        path = Path(tempfile.gettempdir(), f"store-{port}")
+        if first:
+            unique = UniqueId()
+            self.nccl.call("ncclGetUniqueId", ctypes.byref(unique))
+            path.write_bytes(bytes(unique))
+        return SimpleNamespace(port=port, path=path)
+
+    def begin(self, backend: str, store: Any, rank: int, world_size: int, timeout: object) -> None:
+        assert backend == "nccl"
+        self.comm = ctypes.c_void_p()
+        unique = UniqueId.from_buffer_copy(store.path.read_bytes())
+        self.nccl.call("ncclCommInitRank", ctypes.byref(self.comm), world_size, unique, rank)
+
+    def end(self) -> None:
+        self.nccl.call("ncclCommDestroy", self.comm)
+
+    def all_reduce(self, tensor: Tensor, op: int) -> None:
+        self._call("ncclAllReduce", tensor, tensor, tensor.count, op)
+
+    def reduce(self, tensor: Tensor, dst: int, op: int) -> None:
+        self._call("ncclReduce", tensor, tensor, tensor.count, op, dst)
+
+    def reduce_scatter_tensor(self, output: Tensor, given: Tensor, op: int) -> None:
+        self._call("ncclReduceScatter", given, output, output.count, op)
+
+    def _call(self, name: str, given: Tensor, output: Tensor, count: int, *more: int) -> None:
+        kind = _TYPES[given.kind]
+        self.nccl.call(name, given.address, output.address, count, kind, *more, self.comm,
+                       self.stream)  # fmt: skip
+
+
+def as_tensor(array: Any, device: str) -> Tensor:
+    said = array.__cuda_array_interface__
+    assert (device, said["version"]) == ("cuda", 3)
+    return Tensor(said["data"][0], said["shape"][0], said["typestr"])
+
+
+def install(library: Path) -> None:
+    """Make `import torch` find it."""
+    group = Group(load(library))
+    torch, cuda, distributed = (
+        ModuleType(name) for name in ("torch", "torch.cuda", "torch.distributed")
+    )
+    vars(torch).update(
+        __version__="2.15.0", cuda=cuda, distributed=distributed, as_tensor=as_tensor,
+        bfloat16="bfloat16",
+    )  # fmt: skip
+    vars(cuda).update(
+        is_available=lambda: True, current_device=lambda: 0, set_device=lambda device: None,
+        nccl=SimpleNamespace(version=lambda: (2, 28, 9)), ExternalStream=int,
+        set_stream=group.set_stream,
+    )  # fmt: skip
+    vars(distributed).update(
+        is_available=lambda: True, is_nccl_available=lambda: True, TCPStore=group.store,
+        ReduceOp=SimpleNamespace(**_OPS), init_process_group=group.begin,
+        destroy_process_group=group.end, all_reduce=group.all_reduce, reduce=group.reduce,
+        reduce_scatter_tensor=group.reduce_scatter_tensor,
+    )  # fmt: skip
+    sys.modules |= {module.__name__: module for module in (torch, cuda, distributed)}

@@ -1,0 +1,461 @@
+"""`check` of stored collectives: what it measures again, its verdicts, and how sure they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from cudareduce.budget import Deadline
+from cudareduce.collectives.launcher import worst_of_ranks
+from cudareduce.library.registry import load_registry
+from cudareduce.results.record import Run
+from cudareduce.results.store import load, to_json
+from tests.collectives.fake_ranks import CACHE, GPUS, PROGRAM
+from tests.collectives.simulated import ENGINES, SIZES, Machine, made_by, stored
+from tests.conftest import ROOT
+from tests.simulate import H200
+
+Call = Callable[..., tuple[int, str, str]]
+Gpus = Callable[..., subprocess.CompletedProcess[str]]
+#: Every kernel's text is another one, so that all are judged by their times.
+ALL_NEW = dict.fromkeys(ENGINES, "new")
+
+
+@pytest.fixture
+def check(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """`check` of a stored run, or of its file, on a machine whose jobs are simulated."""
+    registry = load_registry()
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: H200)
+    monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
+    monkeypatch.setattr("cudareduce.collectives.check.tool", made_by)  # which asks git
+
+    def call(old: Run | Path, machine: Machine, *words: object) -> tuple[int, str, str]:
+        path = tmp_path / "coll.json"
+        if isinstance(old, Run):
+            path.write_text(to_json(old))
+        monkeypatch.setattr("cudareduce.collectives.check.start_here", machine.job)
+        return cudareduce("check", "--baseline", path, *words)
+
+    return call
+
+
+def rows(out: str) -> dict[str, Any]:
+    return {f"{row['engine']} {row['n']}": row for row in json.loads(out)}
+
+
+def test_what_is_measured_again(check: Call) -> None:
+    """Everything once; what looks slower in another job, with the size that links are told by."""
+    slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
+    code, out, err = check(stored(Machine()), slow, "--threshold", "2%", "--format", "json")
+    assert code == 1, out + err
+    found = rows(out)
+    assert {f"{engine} {n}" for engine in ENGINES[:2] for n in SIZES} == set(found)
+    for name, row in found.items():
+        slower = name.startswith("peer:two_shot")
+        assert (row["verdict"], row["ranks"]) == ("SLOWER" if slower else "SAME", 2)
+        assert row["confirmed"] is (True if slower else None)
+        assert row["same_code"] is not slower
+    first, second = slow.jobs
+    assert first["--engine"] == "" and first["--rounds"] == "9"
+    assert first["--n"] == second["--n"] == ",".join(map(str, SIZES))
+    assert second["--engine"] == "peer:two_shot,peer:one_shot" and second["--rounds"] == "18"
+    assert "3 look slower: measuring again with 2 times the rounds, with 3 of the control" in err
+    assert "since only the host's time in us is known: all-reduce host" in err
+
+
+def test_what_is_in_doubt_is_measured_for_longer(check: Call) -> None:
+    edge = dict.fromkeys(ENGINES, 1.02)
+    old, machine = stored(Machine(apart=0.0)), Machine(4, edge, ALL_NEW, apart=0.0)
+    check(old, machine, "--threshold", "2%")
+    assert [job["--rounds"] for job in machine.jobs][:4] == ["9", "18", "36", "72"]
+    machine = Machine(4, edge, ALL_NEW, apart=0.0)
+    check(old, machine, "--threshold", "2%", "--budget", "0")
+    assert "36" not in [job["--rounds"] for job in machine.jobs]
+
+
+@pytest.mark.long
+def test_identical_code_is_never_slower(check: Call) -> None:
+    """200 comparisons of engines that take as long as they did, at 2 %."""
+    verdicts = [
+        row["verdict"]
+        for seed in range(200)
+        for row in rows(check(
+            stored(Machine(seed)), Machine(1000 + seed, texts=ALL_NEW), "--threshold", "2%",
+            "--budget", "0", "--format", "json", "--quiet",
+        )[1]).values()
+    ]  # fmt: skip
+    assert len(verdicts) == 1200
+    assert "SLOWER" not in verdicts
+    assert verdicts.count("SAME") > 1100
+
+
+@pytest.mark.long
+def test_five_per_cent_are_found(check: Call) -> None:
+    """95 of 100 times at the least, at 2 %, and nothing else is called slower."""
+    found = others = 0
+    for seed in range(100):
+        slow = Machine(1000 + seed, {"peer:two_shot": 1.05}, ALL_NEW)
+        code, out, _ = check(
+            stored(Machine(seed), sizes=(2**20,)), slow, "--threshold", "2%",
+            "--format", "json", "--quiet",
+        )  # fmt: skip
+        slower = {name for name, row in rows(out).items() if row["verdict"] == "SLOWER"}
+        found += slower == {f"peer:two_shot {2**20}"} and code == 1
+        others += bool(slower - {f"peer:two_shot {2**20}"})
+    assert (found >= 95, others) == (True, 0)
+
+
+def test_links_tell_that_the_machine_has_changed(check: Call) -> None:
+    slow = Machine(1, dict.fromkeys(ENGINES, 1.12), ALL_NEW, links=0.9)
+    code, out, _ = check(stored(Machine()), slow)
+    assert code == 4
+    assert out.startswith("MACHINE: now against coll.json")
+    assert "the links between GPUs became 11.1 % slower" in " ".join(out.split())
+    assert "6 compared: 6 UNCERTAIN" in out
+
+
+def test_engines_of_the_same_code_tell_it_too(check: Call) -> None:
+    slow = Machine(1, dict.fromkeys(ENGINES, 1.12), {"peer:one_shot": "new"})
+    code, out, _ = check(stored(Machine()), slow)
+    assert code == 4
+    assert "3 kernels with unchanged machine code became" in " ".join(out.split())
+
+
+def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
+    code, out, _ = check(stored(Machine()), Machine(1, skew_us=1.9), "--strict")
+    assert code == 0
+    told = " ".join(out.split())
+    assert "ranks end further apart than before (not judged): skew of" in told
+    assert "peer:one_shot 0.30, now 1.9 us at n = 2^10" in told
+    assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
+
+
+def test_ranks_that_are_apart_are_told(check: Call) -> None:
+    """There is no time then, and no verdict, but the reason why."""
+    code, out, _ = check(stored(Machine()), Machine(1, texts=ALL_NEW, skew_us=500.0), "--strict")
+    assert code == 4
+    told = " ".join(out.split())
+    assert "the new run has no time for it: the ranks were apart in every sample: see what" in told
+
+
+def test_what_is_wrong_and_what_is_gone(check: Call, tmp_path: Path) -> None:
+    old = stored(Machine())
+    code, out, _ = check(old, Machine(1, wrong=["peer:one_shot"]), "--comment", tmp_path / "c.md")
+    assert code == 3
+    assert "WRONG: element 3 is 4.0, not 5.0" in out
+    told = (tmp_path / "c.md").read_text()
+    assert "**all-reduce peer:one_shot**" in told
+    assert "next: `cudareduce collective all-reduce --engine peer:one_shot --ranks 2" in told
+    gone = tuple(
+        replace(r, engine="peer:lost") if r.engine == "peer:two_shot" else r for r in old.records
+    )
+    named = {**old.protocol, "engines": ["peer:one_shot", "peer:lost", "host"]}
+    machine = Machine(1)
+    code, out, _ = check(replace(old, records=gone, protocol=named), machine)
+    assert (code, "3 GONE" in out, machine.jobs[0]["--engine"]) == (1, True, "peer:one_shot,host")
+
+
+def test_what_ci_reads(check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
+    files = [tmp_path / name for name in ("j.xml", "s.json", "c.md", "n.json")]
+    options = zip(("--junit", "--benchmark-json", "--comment", "--json"), files, strict=True)
+    code, out, _ = check(stored(Machine()), slow, *(word for pair in options for word in pair))
+    assert code == 1
+    assert "::error title=SLOWER%3A all-reduce peer%3Atwo_shot::sum float32 " in out
+    cases = {
+        (case.get("classname"), case.get("name")): case.find("failure")
+        for case in ElementTree.parse(files[0]).iter("testcase")
+    }
+    what = "sum float32 2^10, peer:two_shot 2 ranks"
+    assert cases["all-reduce peer:two_shot", what] is not None
+    assert len(cases) == 6
+    series = {entry["name"] for entry in json.loads(files[1].read_text())}
+    assert f"all-reduce {what}" in series and len(series) == 6
+    comment = files[2].read_text()
+    assert "next: `cudareduce check peer:two_shot --baseline" in comment
+    assert {r.engine for r in load(files[3]).records} == set(ENGINES)
+
+
+def test_a_new_baseline(check: Call, tmp_path: Path) -> None:
+    assert check(stored(Machine()), Machine(5), "--update-baseline")[0] == 0
+    path = tmp_path / "coll.json"
+    new = load(path)
+    assert {(r.engine, r.n) for r in new.records} == {(e, n) for e in ENGINES for n in SIZES}
+    assert new.protocol["collective"] == "all-reduce"
+    assert check(path, Machine(6), "--strict")[0] == 0
+    assert check(path, Machine(6), "--rounds", 5, "--update-baseline")[0] == 2
+
+
+def test_some_by_name(check: Call) -> None:
+    machine = Machine(1)
+    code, out, _ = check(stored(Machine()), machine, "peer:two*", "--format", "json")
+    assert (code, {name.split()[0] for name in rows(out)}) == (0, {"peer:two_shot"})
+    assert machine.jobs[0]["--engine"] == "peer:two_shot"
+    code, _, err = check(stored(Machine()), machine, "peer:none")
+    assert code == 2
+    assert "the baseline holds no peer:none; it has: peer:one_shot, peer:two_shot, host" in err
+
+
+def test_links_are_always_told_by_the_same_size(check: Call) -> None:
+    old = stored(Machine())
+    small = tuple(r for r in old.records if r.n == SIZES[0] or r.engine == "peer:one_shot")
+    machine = Machine(1)
+    assert check(replace(old, records=small), machine, "peer:two_shot")[0] == 0
+    assert machine.jobs[0]["--n"] == f"{SIZES[0]},{SIZES[-1]}"
+
+
+def test_a_threshold_of_its_own(check: Call, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.toml"
+    limits.write_text('[kernel]\n"peer:two_shot" = "30%"\n')
+    slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
+    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
+    limits.write_text('[kernel]\nall-reduce = "30%"\n')
+    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
+    limits.write_text('[kernel]\nall-reduce = "30%"\n"peer:two*" = "3%"\n')
+    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 1
+
+
+def test_ranks_that_are_lost(check: Call, tmp_path: Path) -> None:
+    """Nothing is slower or gone then, and the baseline stays."""
+    old = stored(Machine())
+    code, out, _ = check(old, Machine(1, code=6), "--update-baseline")
+    assert code == 6
+    assert "9 compared: 9 UNCERTAIN" in out
+    assert "cut short: the 2 ranks ended with code 6" in " ".join(out.split())
+    assert load(tmp_path / "coll.json").records == old.records
+
+
+def test_time_that_is_over(check: Call) -> None:
+    code, out, _ = check(stored(Machine()), Machine(1), "--max-time", "1e-9")
+    assert code == 4
+    assert "UNCERTAIN: no time was left to measure it" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"op": "argmax"}, "no operator of `collective`"),
+        ({"kernel": "all-gather"}, "no collective of `collective`"),
+        ({"dtype": "float8"}, "no type of `collective`"),
+        ({"ranks": 9}, "no number of ranks of `collective`"),
+        ({"ranks": None}, "holds None, which is no number of ranks"),
+        ({"engine": "a,b"}, "without elements, or an engine"),
+        ({"engine": "nccl:2"}, "of a file that --nccl named then: name the engines"),
+        ({"n": 0, "bytes": 0}, "without elements, or an engine"),
+    ],
+)
+def test_files_that_nobody_wrote(check: Call, change: dict[str, Any], why: str) -> None:
+    old = stored(Machine())
+    edited = replace(old.records[0], **change)
+    code, _, err = check(replace(old, records=(edited, *old.records[1:])), Machine(1))
+    assert (code, why in " ".join(err.split())) == (2, True), err
+
+
+@pytest.mark.parametrize("words", [("--peers", "cub"), ("--map", "a * a"), ("--device", 1)])
+def test_what_collectives_have_not(check: Call, words: tuple[object, ...]) -> None:
+    code, _, err = check(stored(Machine()), Machine(1), *words)
+    assert code == 2
+    assert f"{words[0]} is about reductions of one GPU" in err
+
+
+def test_exit_codes_of_ranks() -> None:
+    """Python's own 1 must never read as a regression."""
+    assert worst_of_ranks([0, 0]) == 0
+    assert worst_of_ranks([0, 3]) == worst_of_ranks([6, 3]) == 3
+    assert worst_of_ranks([4, 4]) == 4
+    assert worst_of_ranks([0, 1]) == worst_of_ranks([-9, 0]) == worst_of_ranks([7, 3]) == 6
+    assert worst_of_ranks([0, 130, 2]) == 130
+
+
+@pytest.fixture
+def gpus(cache: Path, tmp_path: Path) -> Gpus:
+    """The command line with two simulated GPUs, whose ranks are processes."""
+    told = tmp_path / "gpus.json"
+    told.write_text("{}")
+    home = os.environ | {GPUS: str(told), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
+
+    def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, *map(str, words)], cwd=tmp_path, env=home | more,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    return call
+
+
+@pytest.mark.slow
+def test_true_jobs_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
+    """Ranks that are processes, with a kernel of one's own that another text makes slower."""
+    path = tmp_path / "all_reduce_mine.cu"
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    path.write_text(text.replace("all_reduce_one_shot", path.stem).replace("no_barrier", "none"))
+    own = ("--kernels", tmp_path, "--rounds", 6)
+    done = gpus("collective", "all-reduce", "--engine", "peer:mine,host", "--n", 1000,
+                "--backend", "cuda", "--json", "base.json", *own)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    check = ("check", "--baseline", "base.json", "--threshold", "2%", "--format", "json", *own)
+    path.write_text(path.read_text() + "// other\n")
+    done = gpus(*check)
+    assert (done.returncode, rows(done.stdout)["peer:mine 1000"]["verdict"]) == (0, "SAME")
+    path.write_text(path.read_text() + "// slower: 5 %\n")
+    done = gpus(*check)
+    row = rows(done.stdout)["peer:mine 1000"]
+    assert (done.returncode, row["verdict"], row["confirmed"]) == (1, "SLOWER", True), done.stderr
+    assert row["change_pct"] == pytest.approx(5, abs=1)
+    (tmp_path / "gpus.json").write_text('{"gpus": 1}')
+    done = gpus(*check)
+    assert done.returncode == 6
+    assert "2 ranks with a GPU each are to be measured, and here is one" in done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
+    """Each runs `check`; rank 0 prints, and all end with its code, be it an error of its own."""
+    done = gpus("collective", "all-reduce", "--engine", "peer:one_shot", "--n", 1000, "--rounds", 6,
+                "--backend", "cuda", "--json", "base.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    def launched(size: int = 2) -> list[subprocess.CompletedProcess[str]]:
+        with ThreadPoolExecutor(size) as pool:
+            return list(pool.map(lambda rank: gpus(
+                "check", "--baseline", "base.json", RANK=str(rank), WORLD_SIZE=str(size),
+                LOCAL_RANK=str(rank), TORCHELASTIC_RUN_ID="a/b",
+            ), range(size)))  # fmt: skip
+
+    first, other = launched()
+    assert (first.returncode, other.returncode) == (0, 0), first.stderr + other.stderr
+    assert "1 compared: 1 SAME" in first.stdout and not other.stdout
+    assert not list(tmp_path.glob(".cudareduce*"))
+    assert {done.returncode for done in launched(3)} == {2}
+    (tmp_path / "gpus.json").write_text('{"gpus": 1}')
+    first, other = launched()
+    assert (first.returncode, other.returncode) == (6, 6)
+    assert "here is one" in first.stderr and not other.stderr
+
+
+def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
+    """Each is a series; on another host's GPUs by what links carry there."""
+    for seed in range(8):
+        slow = {"peer:two_shot": 1.1} if seed > 4 else {}
+        texts = dict.fromkeys(slow, "new")
+        run = stored(Machine(seed, slow, texts, links=0.9 if seed == 2 else 1.0))
+        run = replace(run, created=f"2026-03-0{seed + 1}T00:00:00+00:00")
+        if seed == 2:
+            run = replace(run, device=replace(run.device, uuid="GPU-other"))
+        (tmp_path / "run.json").write_text(to_json(run))
+        add = ("history", "add", tmp_path / "run.json", "--into", tmp_path / "h")
+        assert cudareduce(*add)[0] == 0
+    where = ("--from", tmp_path / "h")
+    code, out, _ = cudareduce("history", "check", "--format", "json", *where)
+    series = {f"{one['kernel']}, {one['what']}": one for one in json.loads(out)}
+    assert (code, len(series)) == (1, 6)
+    for name, one in series.items():
+        slower = name.startswith("all-reduce peer:two_shot")
+        assert (one["verdict"], one["runs"]) == ("SLOWER" if slower else "SAME", 8)
+    code, out, _ = cudareduce("history", "show", "peer:two_shot", "--n", "2^20", *where)
+    assert out.startswith("all-reduce, sum float32 2^20, peer:two_shot 2 ranks, us, NVIDIA H200")
+    assert "2026-03-06" in out
+    code, _, err = cudareduce("history", "show", "peer:none", *where)
+    assert (code, "it has: all-reduce, peer:one_shot, peer:two_shot" in err) == (2, True)
+
+
+def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
+    cudareduce: Call, check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both texts take longer by now, and so does nothing beside the other; what does is SLOWER."""
+    folder = tmp_path / "kernels" / "ranks"
+    folder.mkdir(parents=True)
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    monkeypatch.setattr("cudareduce.collectives.check.kernels_folder", lambda: folder.parent)
+    shared = tmp_path / "kernels" / "device"
+    shared.mkdir()
+    (shared / "ranks.cuh").write_text("// what kernels share\n")
+    monkeypatch.setattr("cudareduce.collectives.check.source_folders", lambda: (shared,))
+    (folder / "all_reduce_one_shot.cu").write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t",
+                                                 "commit", "-qm", "before"]):  # fmt: skip
+        subprocess.run(["git", "-C", folder.parent, *words], check=True, capture_output=True)
+    named = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, text=True,
+                           capture_output=True).stdout.strip()  # fmt: skip
+    (folder / "all_reduce_one_shot.cu").write_text(f"{text}// other\n")
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    old = stored(Machine(apart=0.0), sizes=SIZES[:1])
+    old = replace(old, tool={**old.tool, "git": named}, records=tuple(
+        replace(r, source_sha=sha) if r.engine == "peer:one_shot" else r for r in old.records
+    ))  # fmt: skip
+    both = {"peer:one_shot": 1.1, "peer:one_shot_base": 1.1}
+    biased = Machine(1, both, ALL_NEW, apart=0.0)
+    code, out, _ = check(old, biased)
+    assert code == 0, out
+    assert f"in the same rounds as the kernels of {named}" in " ".join(out.split())
+    assert set(biased.jobs[1]["--engine"].split(",")) == set(both)
+    slow = Machine(1, {"peer:one_shot": 1.1}, ALL_NEW, apart=0.0)
+    assert check(old, slow)[0] == 1
+    lost = replace(old, tool={**old.tool, "git": "0123456789ab"})
+    code, out, _ = check(lost, Machine(1, both, ALL_NEW, apart=0.0))
+    assert (code, "in the same rounds as" in out) == (1, False)
+    (shared / "ranks.cuh").write_text("// slower, on both sides\n")
+    code, out, _ = check(old, Machine(1, both, ALL_NEW, apart=0.0))
+    assert (code, "in the same rounds as" in out) == (1, False)
+
+
+def test_what_is_wrong_in_a_later_look_is_wrong(check: Call) -> None:
+    """Also if it is measured again only beside what looks slower."""
+    machine = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
+
+    def job(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+        code = right(ranks, argv, deadline)
+        machine.wrong = ["peer:one_shot"]
+        return code
+
+    right, machine.job = machine.job, job  # type: ignore[method-assign]
+    code, out, _ = check(stored(Machine()), machine, "--format", "json")
+    assert code == 3
+    assert {rows(out)[f"peer:one_shot {n}"]["verdict"] for n in SIZES} == {"WRONG"}
+
+
+def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
+    """Without ranks: by engines, and the host's times stand beside the verdicts."""
+    for name, machine in (
+        ("a", Machine()),
+        ("b", Machine(1, {"peer:one_shot": 1.2}, ALL_NEW, 1.9)),
+    ):
+        (tmp_path / f"{name}.json").write_text(to_json(stored(machine)))
+    code, out, _ = cudareduce("compare", tmp_path / "a.json", tmp_path / "b.json")
+    told = " ".join(out.split())
+    assert code == 1
+    assert "6 compared: 3 SLOWER, 3 SAME" in told
+    assert "not compared, since only the host's time in us is known: all-reduce host" in told
+    assert "(not judged): skew of" in told
+
+
+def test_another_host_is_compared_by_its_links(
+    check: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
+    other = replace(H200, uuid="GPU-other")
+    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: other)
+    slower = dict.fromkeys(ENGINES, 1 / 0.9)
+    code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
+    assert code == 0
+    assert "6 compared: 6 SAME" in out
+    assert "Compared by shares of each card's own ceiling" in " ".join(out.split())
+    few = stored(Machine(), sizes=SIZES[:1])
+    assert "no ceiling to take a share of" in " ".join(
+        check(few, Machine(1, texts=ALL_NEW))[1].split()
+    )

@@ -1,0 +1,114 @@
+"""The kernels of several ranks: what their headers say, and that nvcc takes them too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cudareduce.collectives.kernels import ExchangeKernel, load_kernels, source
+from cudareduce.collectives.names import COLLECTIVES
+from cudareduce.cuda_source import NVCC_FLAGS
+from cudareduce.errors import UsageError
+from cudareduce.library.registry import load_registry
+from cudareduce.machine.host import installed
+from cudareduce.reduction.operators import reduction_of
+
+EXCHANGES = load_kernels()
+NVCC = next(installed("nvcc"), None)
+each = pytest.mark.parametrize("kernel", EXCHANGES.values(), ids=lambda kernel: kernel.id)
+
+
+@each
+def test_each_is_a_step_that_is_told(kernel: ExchangeKernel) -> None:
+    assert kernel.title and kernel.change and kernel.expect
+    assert kernel.after is None or kernel.after in EXCHANGES
+    assert (
+        f"{kernel.id}(\n    const __grid_constant__ Ranks ranks, size_t in, size_t out, "
+        in kernel.text
+    )
+    assert max(map(len, kernel.text.splitlines())) <= 120
+
+
+def test_each_collective_has_one_that_is_right() -> None:
+    right = {kernel.collective for kernel in EXCHANGES.values() if kernel.wrong is None}
+    assert right == set(COLLECTIVES)
+
+
+def test_they_are_no_reductions_of_one_gpu() -> None:
+    assert not EXCHANGES.keys() & load_registry().kernels.keys()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
+@each
+def test_nvcc_takes_them(kernel: ExchangeKernel, tmp_path: Path) -> None:
+    assert NVCC is not None
+    file = tmp_path / "k.cu"
+    file.write_text(source(kernel, reduction_of("sum", "float32"), ranks=4).text)
+    done = subprocess.run(
+        [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("int x;", "begins with a header"),
+        ("/*+++\ntitle = \n+++*/", "not valid TOML"),
+        ('/*+++\ntitle = "x"\n+++*/', "the header does not say change"),
+        ('/*+++\nname = "x"\n+++*/', "name: no word of such a header: title, change"),
+        ('/*+++\ntitle = "x"\nchange = "x"\nexpect = "x"\ncollective = "all"\nblock = 64\n+++*/',
+         "collective: one of all-reduce, reduce-scatter, reduce"),
+    ],
+)  # fmt: skip
+def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "x.cu").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_kernels([tmp_path])
+    assert words in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('block = "x"', "block: must be a whole number of threads from 32 to 1024"),
+        ("block = 0", "block: must be"),
+        ("block = true", "block: must be"),
+        ("block = 100000", "block: must be"),
+        ('block = 64\nmail = "yes"', "mail: one of packets, shares"),
+        ("block = 64\nwrong = 4", "wrong: must be a text"),
+        ("block = 64\nblocks = 129", "blocks: must be"),
+        ('block = 64\nblocks = 1\nmail = "shares"', "blocks: half of those"),
+    ],
+)
+def test_headers_that_say_what_cannot_be(line: str, words: str, tmp_path: Path) -> None:
+    text = EXCHANGES["all_reduce_one_shot"].text.replace("block      = 512", line)
+    (tmp_path / "x.cu").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        load_kernels([tmp_path])
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.cu")
+    with pytest.raises(UsageError, match="a device or a pipe"):
+        load_kernels([tmp_path])
+
+
+def test_two_of_one_short_name(tmp_path: Path) -> None:
+    text = EXCHANGES["all_reduce_one_shot"].text.replace("all_reduce_one_shot", "one_shot")
+    (tmp_path / "one_shot.cu").write_text(text)
+    with pytest.raises(UsageError, match="are both called peer:one_shot"):
+        load_kernels([tmp_path])
+
+
+def test_two_of_one_name(tmp_path: Path) -> None:
+    path = EXCHANGES["reduce_scatter"].path
+    (tmp_path / path.name).write_text(path.read_text())
+    with pytest.raises(UsageError, match="have the same name"):
+        load_kernels([tmp_path])

@@ -1,0 +1,186 @@
+"""One array over several ranks: every way gives the right answer on all of them, faults in the
+exchange are told, and times stand beside those of the shares alone."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.collectives import kernels, sharded, windows
+from cudareduce.collectives.kernels import device_text
+from cudareduce.collectives.rendezvous import Placement, connect
+from cudareduce.collectives.sharded import run_sharded
+from cudareduce.collectives.sharded_bench import sharded_records
+from cudareduce.cuda_source import NVCC_FLAGS
+from cudareduce.launch.case import Case
+from cudareduce.library.registry import load_registry
+from cudareduce.machine.host import installed
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.results.record import Record
+from cudareduce.workers import fork_server
+from tests.collectives.nccls import StreamGpu, compiled
+from tests.fake_gpu import FilePeerMemory
+
+NVCC = next(installed("nvcc"), None)
+KERNELS = load_registry().kernels
+
+
+def case_of(kernel: str, op: str = "sum", dtype: str = "float32") -> Case:
+    """A kernel in its own shape."""
+    taken, reduction = KERNELS[kernel], reduction_of(op, dtype)
+    return Case(taken, reduction, taken.block, taken.items_of(reduction.dtype.size))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a rank is told; `edit` stands in the place of some of the exchange's text."""
+
+    rank: int
+    folder: Path
+    op: str = "sum"
+    edit: tuple[str, str] | None = None
+    timed: bool = False
+    nccl: Path | None = None
+
+
+def _one(asked: Asked) -> list[Record]:
+    """What one of two ranks finds, on the emulator or on a simulated GPU."""
+    if asked.edit:
+        old, new = asked.edit
+
+        def edited(file: str) -> str:
+            found = device_text(file)
+            assert old in found
+            return found.replace(old, new)
+
+        vars(sharded)["device_text"] = edited
+    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
+    vars(kernels)["PATIENCE"] = 10**9  # who waits in vain gives up soon
+    here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
+    case = case_of("reduce_tiles_acq_rel", asked.op)
+    simulated = StreamGpu(asked.folder / "compiled", noise=0.0, threads=1)
+    spec = BackendSpec("cpu", cache=asked.folder / "compiled", threads=1)
+    with (
+        simulated if asked.timed else open_backend(spec) as backend,
+        connect(here, str(asked.folder / "m")) as met,
+    ):
+        found = run_sharded(
+            case.reduction, [case], 5000, 2, met, backend, timed=asked.timed, quiet=True,
+            nccl=asked.nccl or asked.folder / "none.so",
+        )  # fmt: skip
+        return sharded_records(found, 5000, 2, backend.name)
+
+
+def together(folder: Path, **options: object) -> list[Record]:
+    """What two ranks find, which is the same."""
+    asked = [Asked(rank, folder, **options) for rank in range(2)]  # type: ignore[arg-type]
+    with ProcessPoolExecutor(2, fork_server()) as pool:
+        first, other = pool.map(_one, asked)
+    assert [(r.engine, r.verdict) for r in first] == [(r.engine, r.verdict) for r in other]
+    return first
+
+
+EDITS = {
+    "one half of the mail": ("call % 2 * RANKS", "0 * RANKS"),
+    "any number will do": ("return word >> 32 == (call & 0xffffffffu);", "return word >> 32 != 0;"),
+    "the last rank is left out": (
+        "total = r == 0 ? theirs",
+        "if (r == RANKS - 1) continue;\n        total = r == 0 ? theirs",
+    ),
+    "a rank counts twice": ("return total;", "return Op::combine(total, mine);"),
+    "an answer that is not stored": (
+        "{ answer = ",
+        "{ const Result found = ",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
+)
+def test_faults_of_the_exchange_are_told(name: str, folder: Path) -> None:
+    records = together(folder, edit=EDITS[name])
+    verdicts = {r.engine: r.verdict for r in records}
+    assert verdicts["peer:fused"] == "fail", records
+    assert verdicts["host"] == "pass"
+
+
+def test_places_are_those_in_the_array(folder: Path) -> None:
+    edit = ("partial.index += begin;", "partial.index += 0;")
+    verdicts = {r.engine: r.verdict for r in together(folder, edit=edit, op="argmax")}
+    assert set(verdicts.values()) == {"fail"}
+
+
+@pytest.mark.slow
+def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
+    records = {r.engine: r for r in together(folder, timed=True)}
+    assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
+    absent = records.pop("nccl")
+    assert absent.verdict == "skip"
+    assert absent.reason.endswith("none.so: there is no such file: name a libnccl.so.2")
+    assert {r.verdict for r in records.values()} == {"pass"}
+    fused, behind, local = (records[e] for e in ("peer:fused", "peer:behind", "local"))
+    assert fused.time_us and behind.time_us and local.time_us
+    assert fused.local_us == behind.local_us == local.time_us
+    assert fused.time_us == pytest.approx(local.time_us)
+    assert behind.time_us > local.time_us + 1  # a launch more
+    assert (fused.bytes, fused.timing, fused.ranks, len(fused.rounds_us)) == (20_000, "warm", 2, 2)
+    assert local.distinct is None and fused.distinct == 1
+    host = records["host"]
+    assert host.time_us is None and host.host_us and host.host_us > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_nccl_stands_beside(op: str, folder: Path) -> None:
+    library = compiled(folder, "libnccl")
+    records = {r.engine: r for r in together(folder, timed=True, nccl=library, op=op)}
+    nccl = records["nccl"]
+    assert (nccl.verdict, nccl.distinct, nccl.version) == ("pass", 1, "2.28.9")
+    assert nccl.time_us and nccl.local_us and nccl.time_us > nccl.local_us
+
+
+@pytest.mark.slow
+def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
+    library = compiled(folder, "libnccl", "LEAVES_OUT")
+    records = {r.engine: r for r in together(folder, timed=True, nccl=library)}
+    assert {e: r.verdict for e, r in records.items()} == {
+        "local": "pass",
+        "peer:fused": "pass",
+        "peer:behind": "pass",
+        "nccl": "fail",
+        "host": "pass",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("reduce_tiles_ring", "argmax"),
+        ("reduce_tiles_self_reset", "sum"),
+        ("reduce_chunks", "mean"),
+    ],
+)
+def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
+    assert NVCC is not None
+    case = case_of(kernel, op)
+    wanted = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
+    assert not wanted.why_not_fused
+    file = tmp_path / "k.cu"
+    for source in (*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered):
+        file.write_text(source.text)
+        done = subprocess.run(
+            [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "warning" not in done.stderr

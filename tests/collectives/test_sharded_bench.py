@@ -1,0 +1,133 @@
+"""`bench --gpus` as a user calls it, without GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudareduce.collectives.inputs import SHARDED_OPS
+from tests.collectives.conftest import Ranks
+from tests.conftest import read_result
+
+TABLE = """\
+sum of 5 000 float32 on 2 ranks, CPU emulator: answers only, nothing is timed
+
+ kernel             engine       answer  distinct  calls
+ ───────────────────────────────────────────────────────
+ auto               peer:fused   right       1/10     80
+ auto               peer:behind  right       1/10     80
+ auto               host         right       1/10     80
+ reduce_v7_shuffle  peer:behind  right       1/10     80
+ reduce_v7_shuffle  host         right       1/10     80
+
+reduce_v7_shuffle peer:fused: skipped: takes several launches
+auto: reduce_tiles_scalar, 256 threads x 16 elements
+right: the same bits on all ranks
+"""
+
+
+@pytest.mark.slow
+def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    code, out, err = ranks("bench", "auto", "reduce_v7_shuffle", "--gpus", 2, "--n", 5000,
+                           "--backend", "cpu", "--json", path)  # fmt: skip
+    assert (code, out.strip()) == (0, TABLE.strip()), err
+    records = read_result(path.read_text())["records"]
+    assert {r["ranks"] for r in records} == {2}
+    assert {r["time_us"] for r in records} == {None}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "op", ["max", *(pytest.param(op, marks=pytest.mark.slow) for op in ("mean", "prod", "argmin"))]
+)
+def test_operators(ranks: Ranks, op: str) -> None:
+    code, out, err = ranks("bench", "auto", "--gpus", 3, "--n", 3001, "--op", op, "--dtype",
+                           "float16,int32", "--backend", "cpu", "--format", "json")  # fmt: skip
+    assert code == 0, out + err
+    rows = read_result(out)["records"]
+    assert [row["verdict"] for row in rows] == ["pass"] * 6
+
+
+@pytest.mark.slow
+def test_all_operators(ranks: Ranks) -> None:
+    code, out, err = ranks("bench", "reduce_tiles_acq_rel", "--gpus", 2, "--n", 5, "--op", "all",
+                           "--backend", "cpu", "--format", "json")  # fmt: skip
+    assert code == 0, err
+    assert {row["op"] for row in read_result(out)["records"]} == set(SHARDED_OPS)
+
+
+@pytest.mark.long
+def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
+    text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
+    wrong = text.replace("reduce_tiles_acq_rel", "reduce_forgets").replace(
+        "    if (blockIdx.x == gridDim.x - 1 && end < n)\n", "    if (end < n && n % 4 == 0)\n", 1
+    )
+    assert wrong.count("n % 4 == 0") == 1
+    (tmp_path / "reduce_forgets.cu").write_text(wrong)
+    code, out, _ = ranks("bench", "reduce_forgets", "--kernels", tmp_path, "--gpus", 2, "--n",
+                         5001, "--backend", "cpu")  # fmt: skip
+    assert code == 3
+    assert "reduce_forgets: WRONG: n = " in out
+
+
+ANSWER = "        *out = Op::finish(value);"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "op", "code", "words"),
+    [
+        ("Acc value = Op::identity();", "Acc value = 0;", "max", 3, "WRONG: n = 1, "),
+        ("memory_order_acq_rel", "memory_order_relaxed", "sum", 3, "data race in global memory"),
+        (ANSWER, "*(volatile int *)0 = 1;" + ANSWER, "sum", 3, "invalid access at (nil)"),
+        (ANSWER, "for (volatile int go = 1; go;) ;" + ANSWER, "sum", 4, "no answer after 3 s"),
+        (ANSWER, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
+    ],
+)
+def test_faults_of_a_kernel_by_itself(
+    ranks: Ranks, tmp_path: Path, old: str, new: str, op: str, code: int, words: str
+) -> None:
+    text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
+    assert old in text
+    wrong = text.replace("reduce_tiles_acq_rel", "reduce_wrong").replace(old, new)
+    (tmp_path / "reduce_wrong.cu").write_text(wrong)
+    ended, out, err = ranks("bench", "reduce_wrong", "--kernels", tmp_path, "--gpus", 2, "--n",
+                            5001, "--op", op, "--backend", "cpu", "--time-limit", 3)  # fmt: skip
+    assert ended == code, out + err
+    assert words in out
+    assert "right" not in out
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("--n 1", "--n 1: give at least an element for each of 2 ranks"),
+        ("--op matmul", "--op matmul: --gpus takes sum, prod, min, max, mean, argmin, argmax"),
+        ("--rows 4 --graph", "leave out --graph and --rows"),
+        ("--from host --max-time 3", "leave out --max-time and --device"),
+        ("--max-time 3", "leave out --max-time"),
+        ("--peers cub", "leave out --peers"),
+        ("--device 1", "leave out --device"),
+    ],
+)
+def test_what_has_no_place_there(ranks: Ranks, asked: str, words: str) -> None:
+    code, out, err = ranks("bench", "auto", "--gpus", 2, *asked.split())
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_ranks_that_were_started_otherwise(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, home: dict[str, str]
+) -> None:
+    home |= {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
+    code, _, err = ranks("bench", "auto", "--gpus", 2)
+    assert code == 2
+    assert "--gpus 2: torchrun started 3 ranks; give that" in err
+
+
+def test_meet_alone(ranks: Ranks) -> None:
+    assert ranks("bench", "auto", "--meet", "x")[::2] == (
+        2, "cudareduce: --meet needs --gpus\n"
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Arrays of which each rank streams a share: all of it is verified, and the slowest counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudareduce.bench.stream.measure import Alone
+from cudareduce.collectives.sharded_bench import _with_worst
+from cudareduce.results.record import Record
+from tests.collectives.conftest import Ranks
+from tests.conftest import ROOT, read_result
+from tests.fake_gpu import fake_gpu
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.long
+def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    code, out, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 3, "--n",
+                           100_003, "--chunk", "64Ki", "--backend", "cpu",
+                           "--json", path)  # fmt: skip
+    assert code == 0, err
+    assert out.startswith("sum of 100 003 float32 from the host's memory on 3 ranks, CPU emulator")
+    records = read_result(path.read_text())["records"]
+    assert {(r["way"], r["ranks"], r["n"], r["verdict"]) for r in records} == {
+        (way, 3, 100_003, "pass") for way in ("pinned", "mapped", "pageable")
+    }
+
+
+@pytest.mark.long
+def test_shares_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.npy"
+    np.save(file, np.arange(10_001, dtype=np.int32))
+    code, out, err = ranks("bench", "reduce_v7_shuffle", "--from", file, "--gpus", 2, "--chunk",
+                           4096, "--backend", "cpu")  # fmt: skip
+    assert code == 0, err
+    assert "sum of 10 001 int32 from a file on 2 ranks" in out
+
+
+@pytest.mark.long
+def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
+    code, _, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 2, "--n", 1000,
+                         "--chunk", 4000, "--backend", "cpu")  # fmt: skip
+    assert code == 2
+    assert "--chunk 4000: that is" in err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("differs", ["options", "text"])
+def test_ranks_that_differ(home: dict[str, str], tmp_path: Path, differs: str) -> None:
+    def rank(number: int) -> subprocess.Popen[str]:
+        place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
+        file = tmp_path / f"{number}" / "reduce_own.cu"
+        file.parent.mkdir()
+        text = (ROOT / "kernels/ladder/reduce_v7_shuffle.cu").read_text()
+        text = text.replace("reduce_v7_shuffle", "reduce_own").replace("after ", "# after ")
+        file.write_text(text + "// another\n" * (number if differs == "text" else 0))
+        block = ["--block", "128"] if number and differs == "options" else []
+        asked = ["bench", "reduce_own.cu", "--gpus", "2", "--from", "host", "--n", "5000",
+                 "--backend", "cpu", "--meet", str(tmp_path / "meeting"), *block]  # fmt: skip
+        return subprocess.Popen([sys.executable, "-m", "cudareduce", *asked], env=home | place,
+                                cwd=file.parent, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    ranks = [rank(0), rank(1)]
+    told = [process.communicate(timeout=60)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [2, 2], told
+    assert "ranks were asked for different things" in told[0]
+
+
+def test_the_slowest_counts(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every run's time is what all together make of it, that of copying as well."""
+
+    found = []
+    for times in (1, 3):
+        stored = tmp_path / "run.json"
+        monkeypatch.setattr(Alone, "slowest", lambda self, run, times=times: times * run())
+        with fake_gpu(monkeypatch, cache):
+            ask = ("bench", "auto", "--from", "host", "--n", 30001, "--rounds", 6, "--seed", 1)
+            code, out, err = cudareduce(*ask, "--json", stored)
+            assert code == 0, out + err
+        found.append([r["time_us"] for r in read_result(stored.read_text())["records"]])
+    assert found[1] == pytest.approx([3 * us for us in found[0]], rel=0.05)
+
+
+def test_the_worst_verdict_counts() -> None:
+    right = Record(
+        kernel="k", op="sum", dtype="float32", acc="float32", n=4, rows=1, block=32, items=1,
+        grid=1, passes=1, backend="cuda", scope="grid", timing="cold", region="total",
+        pattern="random", verdict="pass", reason="", time_us=4.0,
+    )  # fmt: skip
+    assert _with_worst(right, [("pass", ""), ("pass", "")]) is right
+    wrong = _with_worst(right, [("pass", ""), ("skip", "no room"), ("fail", "it is 3, not 4")])
+    assert (wrong.verdict, wrong.reason, wrong.time_us) == (
+        "fail", "rank 2: it is 3, not 4", None
+    )  # fmt: skip

@@ -1,0 +1,297 @@
+"""Libraries that misbehave are rows, word for word, and the run goes on without them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from cudareduce.backends import BackendSpec
+from cudareduce.budget import Deadline
+from cudareduce.launch.case import Case
+from cudareduce.libraries.catalogue import Listing
+from cudareduce.libraries.job import Job, Outcome
+from cudareduce.libraries.session import LibraryRunner, LibraryWorkers
+from cudareduce.library.registry import Registry
+from cudareduce.reduction.operators import reduction_of
+from cudareduce.timing.sampling import COLD
+from tests.conftest import ROOT
+from tests.libraries.fakes import FakeRunner
+
+SUM = reduction_of("sum", "float32")
+N = 2**13
+
+
+@pytest.fixture
+def processes() -> Iterator[LibraryWorkers]:
+    with LibraryWorkers(None, FakeRunner) as made:
+        yield made
+
+
+def job(registry: Registry, cache: Path, *names: str, rounds: int = 6) -> Job:
+    kernel = registry.kernels["reduce_v7_shuffle"]
+    case = Case(kernel, SUM, kernel.block, kernel.items)
+    return Job(
+        spec=BackendSpec("cuda", cache=cache), reduction=SUM, shapes=((33, 1), (33, 5), (N, 1)),
+        listings=tuple(Listing(f"tests.libraries.fakes:{name}") for name in names),
+        folder=str(cache), kernels=((case, case.plan(N)),), methods=(COLD,), rounds=rounds,
+    )  # fmt: skip
+
+
+def reasons(outcome: Outcome) -> dict[str, str]:
+    return {
+        name: f"{found.verdict.outcome}: {found.verdict.reason}"
+        for name, found in outcome.peers.items()
+    }
+
+
+@pytest.mark.long
+def test_each_is_a_row(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+    """A crash takes its process with it; the others are timed all the same."""
+    asked = job(registry, cache, "FINE", "MISSING", "FAILING", "CRASHING", "OWN")
+    outcome = processes.outcome(asked, Deadline(), lambda: None)
+    assert reasons(outcome) == {
+        "fine": "pass: ",
+        "fine:as_called": "pass: ",
+        "own": "pass: ",
+        "absent": "skip: not installed: pip install fake",
+        "too_old": "skip: fake 0.9 is too old: 1.0 or newer is needed: pip install -U fake",
+        "broken": "skip: cannot be imported (ImportError: libfake.so.1: cannot open shared object "
+        "file): pip install -U fake",
+        "no_code": "skip: has no code for this GPU's architecture (RuntimeError: CUDA error: no "
+        "kernel image is available): pip install -U fake",
+        "no_memory": "skip: found no memory on the GPU for its own (OutOfMemory: its pool is "
+        "empty)",
+        "no_host_memory": "skip: found no memory on the host for its own (MemoryError: Unable to "
+        "allocate 8 GiB)",
+        "wrong": "fail: n = 33, exact: got -5.34386337e-13, expected -3.56257558e-13",
+        "raises": "skip: raises ValueError: what is this?",
+        "crashes": "fail: ends its process by SIGABRT",
+    }
+    found = outcome.passes["cold"]
+    assert set(found.timings) == {"fine", "reduce_v7_shuffle"}
+    assert found.timings["fine"].median_us == pytest.approx(10, rel=0.05)
+    assert len(found.timings["fine"].by_round) == 6
+    assert outcome.peers["fine"].version == "1.2.3"
+    assert outcome.peers["fine"].called == "fake.sum, fine"
+    assert outcome.peers["fine:as_called"].host_us == pytest.approx(57)
+    assert outcome.peers["own"].host_us is not None
+    # What took a process down once is not given the next one.
+    later = replace(asked, listings=asked.listings[3:4], rounds=0, methods=())
+    again = processes.outcome(later, Deadline(), lambda: None)
+    assert reasons(again) == {name: reasons(outcome)[name] for name in ("crashes",)}
+
+
+def test_what_is_timed_is_judged(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
+    """At every launch, as those of kernels are, whether one is right at first or not."""
+    names = ("KEEPING", "WRITING", "LATER", "FINE")  # who comes last is measured on what is left
+    outcome = processes.outcome(job(registry, cache, *names, rounds=1), Deadline(), lambda: None)
+    found = reasons(outcome)
+    assert found.pop("keeps").startswith("fail: n = 33, exact: got ")
+    assert found.pop("writes") == "fail: n = 33, exact: it wrote to its input"
+    launch, why = found.pop("writes_later").split(": ", 3)[2:]
+    assert (launch[:12], why) == ("timed launch", "it wrote to its input")
+    assert found.pop("later").startswith("fail: after timing: timed launch ")
+    assert found.pop("later:as_called").startswith("fail: got 0, expected ")
+    assert found == {"fine": "pass: ", "fine:as_called": "pass: "}
+    assert [verdict.outcome for verdict in outcome.kernels.values()] == ["pass"]
+    assert outcome.peers["later:as_called"].host_us is None
+
+
+@pytest.mark.long
+def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
+    """Each is told in words of its own, and nothing of it is left behind."""
+    with LibraryWorkers(None, FakeRunner) as processes:
+        asked = job(
+            registry, cache, "NOISY", "EXITING", "GARBLING", "CRASHING", "SPAWNING", rounds=0
+        )
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+        assert helpers()
+    assert reasons(outcome) == {
+        "noisy": "pass: ",
+        "exits": "skip: cannot be imported (ends its process with code 3): pip install -U fake",
+        "garbles": "fail: answers nonsense: it writes to files that it has not opened",
+        "crashes": "fail: ends its process by SIGABRT",
+        "spawns": "pass: ",
+    }
+    ends = monotonic() + 30
+    while helpers():  # of the process that crashed beside it, too
+        assert monotonic() < ends
+        sleep(0.05)
+
+
+@pytest.mark.long
+def test_answers_are_one_number_a_row(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
+    """Of none there was nothing wrong."""
+    outcome = processes.outcome(
+        job(registry, cache, "ODD_ANSWERS", rounds=0), Deadline(), lambda: None
+    )
+    assert reasons(outcome) == {
+        "none": "fail: n = 33, exact: it gives 0 answers where 1 should be",
+        "three": "fail: n = 33, exact: it gives 3 answers where 1 should be",
+        "complex": "fail: n = 33, exact: it gives answers of complex128",
+        "object": "fail: n = 33, exact: it gives answers of object",
+        "none:own": "fail: it gives 0 answers where 1 should be",
+    }
+
+
+@pytest.mark.slow
+def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
+    """Is the library's own, from its first call on, and --time-limit holds there, too."""
+    with LibraryWorkers(3.0, FakeRunner) as processes:
+        asked = job(registry, cache, "ALONE", rounds=0)
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+    assert reasons(outcome) == {
+        "own:aborts": "fail: ends its process by SIGABRT",
+        "own:hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+        "own:fine": "skip: takes nothing",
+    }
+
+
+@pytest.mark.long
+def test_what_meddles_with_its_process(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
+    """Takes no other library with it, and no time."""
+    names = ("FORKING", "TWICE", "SPEECHLESS", "MUTE", "FINE")
+    outcome = processes.outcome(
+        job(registry, cache, *names, rounds=0), Deadline(60.0), lambda: None
+    )
+    assert reasons(outcome) == {
+        "forks": "fail: ends its process by SIGABRT",
+        "twice": "pass: ",
+        "speechless": "skip: raises SpeechlessError",
+        "mute": "pass: ",
+        "fine": "pass: ",
+        "fine:as_called": "pass: ",
+    }
+
+
+def helpers() -> list[Path]:
+    """What SPAWNING has started for this process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == f"sleep\x0099.{os.getpid()}\0".encode():
+                found.append(path)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [pytest.param("SLOW", marks=pytest.mark.slow), "HANGING"])
+def test_examination_ends_in_time(
+    registry: Registry, cache: Path, processes: LibraryWorkers, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:  # fmt: skip
+    """Between two calls, and where there is no end of one."""
+    monkeypatch.setattr("cudareduce.libraries.session._GRACE_S", 1.5)
+    processes.outcome(job(registry, cache, "FINE", rounds=0), Deadline(), lambda: None)  # has begun
+    began = monotonic()
+    outcome = processes.outcome(job(registry, cache, name, rounds=0), Deadline(3.0), lambda: None)
+    [reason] = reasons(outcome).values()
+    assert reason == "skip: --max-time was spent before it was verified"
+    assert monotonic() - began < 20  # and 40 inputs of a second each
+
+
+@pytest.mark.slow
+def test_what_was_typed_is_quoted(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
+    """Of the limit of a run libraries have what is left."""
+    asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)
+    for seconds in (3.0, 30.0):  # a process takes its time to begin on a busy machine
+        outcome = processes.outcome(asked, Deadline(seconds), lambda: None)
+        if outcome.passes:
+            break
+    assert "--max-time 77 s cut 1000000 rounds to" in " ".join(outcome.passes["cold"].remarks)
+
+
+@pytest.mark.long
+def test_a_hang(registry: Registry, cache: Path) -> None:
+    """It alone is given little time: on a busy machine the others might need more."""
+    with LibraryWorkers(3.0, FakeRunner) as processes:
+        asked = job(registry, cache, "HANGING", rounds=0)
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+    why = "fail: no answer after 3 s: it hangs, or --time-limit is too short"
+    assert reasons(outcome) == {"hangs": why}
+
+
+@pytest.mark.long
+def test_what_breaks_the_device(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+    """After an error that leaves the context unusable the process is another one."""
+    asked = job(registry, cache, "FINE", "BREAKING", rounds=0)
+    outcome = processes.outcome(asked, Deadline(), lambda: None)
+    assert reasons(outcome) == {
+        "fine": "pass: ",
+        "fine:as_called": "pass: ",
+        "breaks": "skip: raises RuntimeError: CUDA error 700: illegal address",
+    }
+
+
+def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+    outcome = processes.outcome(
+        job(registry, cache, "RUNTIMES", rounds=1), Deadline(), lambda: None
+    )
+    assert reasons(outcome) == {
+        "runtime_12": "pass: ",
+        "runtime_13": "pass: brought libcudart.so.13 into a process that had libcudart.so.12: name "
+        "it alone with --peers where its figures look odd",
+    }
+    assert outcome.remarks == (
+        "the libraries loaded 2 CUDA runtimes into one process (libcudart.so.12, libcudart.so.13): "
+        "name fewer with --peers where figures look odd",
+    )
+
+
+@pytest.mark.long
+def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
+    """tqdm, which others bring along, makes one that nobody gives back when its process is ended:
+    Python said so on the terminal, after everything else."""
+    code = (
+        "from pathlib import Path; from cudareduce.budget import Deadline; "
+        "from cudareduce.library.registry import load_registry; "
+        "from cudareduce.libraries.session import LibraryWorkers; "
+        "from tests.libraries.fakes import FakeRunner; "
+        "from tests.libraries.test_process import job\n"
+        "if __name__ == '__main__':\n"
+        "    with LibraryWorkers(None, FakeRunner) as processes:\n"
+        f"        asked = job(load_registry(), Path({str(cache)!r}), 'LOCKING', rounds=0)\n"
+        "        outcome = processes.outcome(asked, Deadline(), lambda: None)\n"
+        "    assert outcome.peers['locking'].verdict.outcome == 'pass'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_time_is_left(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+    past = Deadline(0.0)
+    outcome = processes.outcome(job(registry, cache, "FINE"), past, lambda: None)
+    assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was tried"}
+
+
+class Counting(LibraryRunner):
+    """Reports of each job how many other processes the run has."""
+
+    def run(self, job: Job) -> Outcome:
+        return Outcome(remarks=(str(job.ours),))
+
+
+@pytest.mark.long
+def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
+    with LibraryWorkers(None, Counting) as processes:
+        asked, past = job(registry, cache, "FINE"), Deadline()
+        first = processes.outcome(asked, past, lambda: None)
+        processes.outcome(replace(asked, alone="fine"), past, lambda: None)
+        second = processes.outcome(asked, past, lambda: None)
+    assert (first.remarks, second.remarks) == (("1",), ("2",))
