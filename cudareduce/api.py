@@ -18,8 +18,8 @@ import click
 
 from cudareduce.cli.main import cli
 from cudareduce.cli.request import make_request
+from cudareduce.compare.verdicts import Row
 from cudareduce.errors import UsageError
-from cudareduce.gate.compare import Row
 from cudareduce.plot.figure import KINDS, Figure
 from cudareduce.plot.kinds import figures
 from cudareduce.plot.terminal import text_chart
@@ -156,9 +156,9 @@ def load(path: str | Path) -> Result[Record]:
 def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
     """Compare two stored runs, like `cudareduce compare`: each item is a row with its verdict.
     Raises UsageError, and BaselineError if their machines cannot be compared."""
-    from cudareduce.gate.command import judged_files
-    from cudareduce.gate.report import exit_code, judged_sections, rows_json
-    from cudareduce.gate.request import CompareRequest
+    from cudareduce.compare.command import judged_files
+    from cudareduce.compare.report import exit_code, judged_sections, rows_json
+    from cudareduce.compare.request import CompareRequest
     from cudareduce.library.registry import load_registry
 
     request = _request(CompareRequest, "compare", (old, new), options)

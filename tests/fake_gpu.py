@@ -43,9 +43,9 @@ from cudareduce.backend import (
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
+from cudareduce.compare.measure import Batch, Bencher, Remeasured
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
-from cudareduce.gate.measure import Batch, Bencher, Remeasured
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
@@ -570,7 +570,7 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
     monkeypatch.setattr("cudareduce.bench.edges.edge_sizes", lambda block: [1, block + 1])
     monkeypatch.setattr("cudareduce.bench.edges.ROW_SHAPES", ((5, 33), (33, 5)))
     monkeypatch.setattr("cudareduce.backends.open_cuda", opened)
-    monkeypatch.setattr("cudareduce.gate.measure.measure_in_fresh_process", in_this_process)
+    monkeypatch.setattr("cudareduce.compare.measure.measure_in_fresh_process", in_this_process)
 
 
 def quick(cache: Path, seed: int, device: DeviceInfo = H200, floor_us: float = 300.0) -> FakeGpu:

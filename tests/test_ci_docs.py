@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.compiled.store import load
+from cudareduce.compare.compiled_store import load
 from cudareduce.machine.host import installed
 from tests.conftest import ROOT
 
@@ -225,7 +225,7 @@ def test_compiled(runner: Runner, title: str, job: str) -> None:
 
 
 def test_the_page_explains_every_verdict() -> None:
-    from cudareduce.gate.compare import VERDICTS
+    from cudareduce.compare.verdicts import VERDICTS
 
     for verdict in VERDICTS:
         assert f"\n| {verdict} | " in VERDICTS_PAGE

@@ -48,7 +48,7 @@ class Threshold(click.ParamType[float]):
     name = "PERCENT"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        from cudareduce.gate.request import parse_threshold
+        from cudareduce.compare.request import parse_threshold
 
         if isinstance(value, float):
             return value
@@ -116,8 +116,8 @@ def compare(**options: Any) -> int:
 
     Takes the JSON files of bench, collective and check.
     """
-    from cudareduce.gate.command import compare_files
-    from cudareduce.gate.request import CompareRequest
+    from cudareduce.compare.command import compare_files
+    from cudareduce.compare.request import CompareRequest
 
     return compare_files(make_request(CompareRequest, options))
 
@@ -189,8 +189,8 @@ def check(arguments: list[str], /, **options: Any) -> int:
             "name a baseline: --baseline FILE (written by bench --json FILE), --base REV, "
             "--self N, or --library NAME=OLD,NEW"
         )
-    from cudareduce.gate.command import check, check_base, check_self
-    from cudareduce.gate.request import (
+    from cudareduce.compare.command import check, check_base, check_self
+    from cudareduce.compare.request import (
         BaseRequest,
         CheckRequest,
         CompiledTreesRequest,
@@ -203,13 +203,13 @@ def check(arguments: list[str], /, **options: Any) -> int:
         return check_self(_request(SelfRequest, "--self", options, judging))
     compiling = options.pop("compiling")
     if compiling and has_base:
-        from cudareduce.gate.compiled import check_compiled_trees
+        from cudareduce.compare.compiled_trees import check_compiled_trees
 
         unused = ("peers", "cross_device", "json", "map", "ranks")
         mode = "--compile --base"
         return check_compiled_trees(_request(CompiledTreesRequest, mode, options, unused))
     if compiling:
-        from cudareduce.compiled.command import CompileRequest, check_compiled
+        from cudareduce.compare.compiled import CompileRequest, check_compiled
 
         return check_compiled(
             _request(CompileRequest, "--compile", options, ("json", "benchmark_json"))
@@ -287,7 +287,7 @@ def add_(result: Path, folder: Path, debug: bool) -> int:
 
     Concurrent jobs may do so; a run that is already stored is ignored.
     """
-    from cudareduce.history.command import add
+    from cudareduce.compare.history import add
 
     return add(result, folder)
 
@@ -304,7 +304,7 @@ cudareduce history show reduce_v7_shuffle --from ../benchmarks/history | less"""
 @add_debug
 def show_(**options: Any) -> int:
     """Draw the times of a kernel and their change points."""
-    from cudareduce.history.command import ShowRequest, show
+    from cudareduce.compare.history import ShowRequest, show
 
     return show(make_request(ShowRequest, options))
 
@@ -324,6 +324,6 @@ cudareduce history check --since 2026-03-01 --junit history.xml""",
 @add_debug
 def check_(**options: Any) -> int:
     """Exit with 1 if a kernel became slower and stayed so for two runs."""
-    from cudareduce.history.command import HistoryCheckRequest, check
+    from cudareduce.compare.history import HistoryCheckRequest, check
 
     return check(make_request(HistoryCheckRequest, options))

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from cudareduce.compiled.compile import Shape, main_reduction, ptx_text, sass_text
+from cudareduce.compare.nvcc import Shape, main_reduction, ptx_text, sass_text
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
 from cudareduce.library.foreign import adopting

@@ -33,26 +33,26 @@ from cudareduce.collectives.launcher import (
 )
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS, Collective
 from cudareduce.collectives.rendezvous import connect, find_placement
-from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
-from cudareduce.gate.baseline import side_text
-from cudareduce.gate.command import (
+from cudareduce.compare.baseline import side_text
+from cudareduce.compare.command import (
     base_again,
     check_plan,
     check_rounds,
     concluded,
     thresholds_of,
 )
-from cudareduce.gate.compare import Rules
-from cudareduce.gate.decide import confirm_slower, measure_until_decided
-from cudareduce.gate.measure import DEFAULT_ROUNDS, INTERRUPTED, Cut, Remeasured
-from cudareduce.gate.report import (
+from cudareduce.compare.decide import confirm_slower, measure_until_decided
+from cudareduce.compare.measure import DEFAULT_ROUNDS, INTERRUPTED, Cut, Remeasured
+from cudareduce.compare.report import (
     ComparisonReport,
     publish_comparison,
     rules_between,
     skew_notes,
 )
-from cudareduce.gate.request import BaseRequest, CheckRequest, Remeasuring
-from cudareduce.gate.trees import base_folders, is_unchanged, revision_of
+from cudareduce.compare.request import BaseRequest, CheckRequest, Remeasuring
+from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
+from cudareduce.compare.verdicts import Rules
+from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
 from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo

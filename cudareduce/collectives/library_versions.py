@@ -24,13 +24,13 @@ from cudareduce.collectives.launcher import check_room, most_ranks, start
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
 from cudareduce.collectives.rendezvous import find_placement
+from cudareduce.compare.command import judged_again
+from cudareduce.compare.decide import CheckPlan, confirm_slower, measure_until_decided
+from cudareduce.compare.measure import DEFAULT_ROUNDS, Remeasured
+from cudareduce.compare.report import ComparisonReport, publish_comparison
+from cudareduce.compare.request import BUDGET_S, Judging, load_thresholds
+from cudareduce.compare.verdicts import Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.gate.command import judged_again
-from cudareduce.gate.compare import Rules
-from cudareduce.gate.decide import CheckPlan, confirm_slower, measure_until_decided
-from cudareduce.gate.measure import DEFAULT_ROUNDS, Remeasured
-from cudareduce.gate.report import ComparisonReport, publish_comparison
-from cudareduce.gate.request import BUDGET_S, Judging, load_thresholds
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job
 from cudareduce.libraries.session import LibraryWorkers

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.compiled.compile import Job, compile_all, find_nvcc, reading_stage
-from cudareduce.compiled.machine_code import (
+from cudareduce.compare.compiled_store import Unit
+from cudareduce.compare.machine_code import (
     counts_of,
     find_disassembler,
     most_warps,
     resident_warps,
 )
-from cudareduce.compiled.store import Unit
-from cudareduce.compiled.traffic import Traffic, count_traffic, plan_of
+from cudareduce.compare.nvcc import Job, compile_all, find_nvcc, reading_stage
+from cudareduce.compare.traffic import Traffic, count_traffic, plan_of
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from cudareduce.gate.baseline import identity, problem
+from cudareduce.compare.baseline import identity, problem
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry

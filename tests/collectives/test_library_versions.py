@@ -19,8 +19,8 @@ from cudareduce.collectives.library_versions import (
     Versions,
     check_library,
 )
+from cudareduce.compare.request import Judging
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.gate.request import Judging
 from cudareduce.libraries import cccl
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs

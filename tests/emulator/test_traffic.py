@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compiled.traffic import Traffic, count_traffic
+from cudareduce.compare.traffic import Traffic, count_traffic
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry

@@ -21,9 +21,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cudareduce.compare.command import compare_files
+from cudareduce.compare.request import CompareRequest, Judging
 from cudareduce.errors import CudareduceError, UsageError
-from cudareduce.gate.command import compare_files
-from cudareduce.gate.request import CompareRequest, Judging
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import KEYS, read_header

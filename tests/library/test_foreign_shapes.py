@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compiled.compile import Shape, main_reduction, ptx_text
+from cudareduce.compare.nvcc import Shape, main_reduction, ptx_text
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cudareduce.backend import Source
-from cudareduce.compiled.compile import Nvcc, find_nvcc
+from cudareduce.compare.nvcc import Nvcc, find_nvcc
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.launch.case import unit_source
 from cudareduce.verify.jobs import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compiled.machine_code import find_disassembler
+from cudareduce.compare.machine_code import find_disassembler
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.profile import static
 from tests.conftest import ROOT

@@ -1,0 +1,1 @@
+"""`compare`, `check` and `history`: verdicts on times, machine code and their history."""

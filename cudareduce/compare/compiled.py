@@ -1,0 +1,329 @@
+"""`check --compile`: compile every kernel, compare with a baseline, report; without a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cudareduce.backends import default_cache, why_unusable
+from cudareduce.compare.compiled_store import (
+    CompiledSet,
+    Failed,
+    Side,
+    Unit,
+    load,
+    to_json,
+    unit_values,
+)
+from cudareduce.compare.compiled_units import VERDICTS, UnitRow, compare_units, resources_text
+from cudareduce.compare.machine_code import Disassembler, find_disassembler
+from cudareduce.compare.nvcc import (
+    Nvcc,
+    compile_all,
+    find_nvcc,
+    jobs,
+    left_out,
+    main_reduction,
+    sample_of,
+)
+from cudareduce.compare.traffic import count_traffic
+from cudareduce.cuda_source import NVCC_FLAGS
+from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
+from cudareduce.launch.case import Case
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import Registry, asked_for, load_registry
+from cudareduce.progress import say
+from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
+from cudareduce.report.markdown import to_markdown
+from cudareduce.report.publish import Outputs, publish
+from cudareduce.report.section import Section
+from cudareduce.results.provenance import tool
+from cudareduce.results.store import check_writable, is_missing, write_text
+
+#: Turing to Blackwell: the oldest that CUDA 13 supports, and the newest of each generation.
+ARCHITECTURES = (75, 80, 90, 100, 120)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """Options of `check --compile`. `arch`: compute capabilities without the point, None for those
+    of the baseline."""
+
+    baseline: Path
+    kernels: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    update_baseline: bool = False
+    allow_gone: bool = False
+    arch: tuple[int, ...] | None = None
+    quiet: bool = False
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The compiler, and the disassembler if there is one."""
+
+    nvcc: Nvcc
+    disassembler: Disassembler | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.disassembler:
+            return ()
+        return ("cuobjdump not found; machine code is not compared. Install: "
+                "pip install 'cudareduce[compile]'",)  # fmt: skip
+
+
+def find_tools(nvcc: str | None = None) -> Tools:
+    """The nvcc of this version, else the first found. Raises EnvironmentProblem without one."""
+    return Tools(find_nvcc(nvcc), find_disassembler())
+
+
+def check_compiled(request: CompileRequest) -> int:
+    """Compile, compare with the baseline, check the rules, report; returns the exit code. Raises
+    UsageError, BaselineError, and EnvironmentProblem without nvcc."""
+    stored = _stored(request)
+    registry = load_registry(request.folders)
+    choices = registry.choose(request.kernels)
+    kernels = [choice.kernel for choice in choices]
+    tools = find_tools(stored.nvcc if stored else None)
+    architectures = request.arch or (stored.architectures if stored else ARCHITECTURES)
+    if request.update_baseline and stored is not None:
+        _refuse_to_forget(request.baseline, stored, architectures, tools)
+
+    sample = sample_of(stored.architectures if stored else architectures)
+    todo = jobs(kernels, architectures, sample)
+    new = compile_all(todo, tools.nvcc, tools.disassembler, request.quiet)
+    unseen = list(left_out(kernels, architectures))
+    if not new.units and not new.failed:
+        raise UsageError("; ".join(["nothing was compiled", *unseen]))
+    old, other = Side(), _other_compiler(stored, tools) if stored else None
+    if stored:
+        units = [
+            unit for unit in stored.units
+            if unit.arch in architectures and asked_for(unit.kernel, request.kernels, choices)
+        ]  # fmt: skip
+        old = Side(units=units, traffic=stored.traffic)
+
+    which = {k.id for k in kernels} if request.update_baseline else moved(
+        compare_units(old, new, other)
+    )  # fmt: skip
+    new, uncounted = with_traffic(new, kernels, which, request.quiet)
+    rows = compare_units(old, new, other)
+    notes = [f"{other}, so only rules and memory accesses were checked"] if other else []
+    title = f"compiled by nvcc {tools.nvcc.version} against {request.baseline.name}"
+    codes = publish_rows(
+        rows, title, [*notes, *unseen, *uncounted, *tools.notes], request.outputs, registry,
+        allow_gone=request.allow_gone,
+    )  # fmt: skip
+    if not request.update_baseline:
+        return worst_exit_code(codes | ({5} if other else set()))
+    made = CompiledSet(
+        tool(request.argv), tools.nvcc.version, NVCC_FLAGS,
+        tools.disassembler.version if tools.disassembler else None, tuple(architectures),
+        tuple(new.units), tuple(new.traffic),
+    )  # fmt: skip
+    lost = bool(stored and stored.traffic and not new.traffic)
+    return _update(request, made, codes, rows, lost)
+
+
+def _stored(request: CompileRequest) -> CompiledSet | None:
+    """The baseline if there is one, after checking that the outputs can be written."""
+    request.outputs.check(request.baseline)
+    if request.update_baseline:
+        if request.kernels:
+            raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
+        check_writable(request.baseline)
+    missing = request.update_baseline and is_missing(request.baseline)
+    return None if missing else load(request.baseline)
+
+
+def _other_compiler(old: CompiledSet, tools: Tools) -> str | None:
+    """Why machine code cannot be compared: another nvcc, or other flags."""
+    if old.nvcc != tools.nvcc.version:
+        return (
+            f"The baseline is of nvcc {old.nvcc}, this is {tools.nvcc.version}: figures do not "
+            "compare"
+        )
+    if old.flags != NVCC_FLAGS:
+        flags = [" ".join(each) or "no flags" for each in (old.flags, NVCC_FLAGS)]
+        return f"The baseline was compiled with {flags[0]}, this {flags[1]}: figures do not compare"
+    return None
+
+
+def _refuse_to_forget(path: Path, old: CompiledSet, compiled: Sequence[int], tools: Tools) -> None:
+    """Raise an error if a new baseline would lack an architecture or the machine code of the old
+    one."""
+    forgotten = [f"sm_{arch}" for arch in old.architectures if arch not in compiled]
+    if forgotten:
+        raise UsageError(
+            f"{path} would lose {', '.join(forgotten)}: leave --arch out or name all of them, or "
+            "delete the file first"
+        )
+    if old.disassembler is not None and tools.disassembler is None:
+        raise EnvironmentProblem(
+            f"{path} would lose its counts of instructions, since cuobjdump or nvdisasm is "
+            "missing: pip install 'cudareduce[compile]', or delete the file first"
+        )
+
+
+def _update(
+    request: CompileRequest, made: CompiledSet, codes: set[int], rows: Sequence[UnitRow],
+    lost: bool,
+) -> int:  # fmt: skip
+    """Write the new baseline, unless a rule is broken or a kernel missing. Raises
+    EnvironmentProblem if memory traffic would be `lost`."""
+    path = request.baseline
+    if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
+        say(f"{path} is unchanged: fix the kernels marked BROKEN first")
+        return worst_exit_code(codes)
+    gone = next((row.unit.kernel for row in rows if row.verdict == "GONE"), None)
+    if gone and not request.allow_gone:
+        say(f"{path} is unchanged: {gone} is gone; --allow-gone drops it from the baseline")
+        return worst_exit_code(codes)
+    if lost:
+        raise EnvironmentProblem(
+            f"{path} would lose its counts of memory accesses: install g++, or delete the file "
+            "first"
+        )
+    write_text(path, to_json(made))
+    say(f"wrote the new baseline to {path}", request.quiet)
+    return 0
+
+
+def moved(rows: Sequence[UnitRow]) -> set[str]:
+    """The kernels that compile and whose machine code has changed, so that memory traffic may
+    differ."""
+    verdicts = ("BROKEN", "WORSE", "UNCERTAIN", "CHANGED", "BETTER")
+    return {
+        row.unit.kernel for row in rows
+        if row.verdict in verdicts and not isinstance(row.new, Failed)
+    }  # fmt: skip
+
+
+def with_traffic(
+    side: Side, kernels: Sequence[Kernel], which: Collection[str], quiet: bool
+) -> tuple[Side, tuple[str, ...]]:
+    """The side with the memory traffic of its kernels named in `which`, and notes on those that
+    could not be counted."""
+    cases = [
+        Case(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
+        for kernel in dict.fromkeys(kernels)
+        if kernel.id in which and (reduction := main_reduction(kernel))
+    ]
+    if not cases:
+        return side, ()
+    cache = default_cache()
+    try:
+        counted = count_traffic(cases, None if why_unusable(cache) else cache, quiet)
+    except EnvironmentProblem as error:
+        return side, (f"Memory accesses are not counted: {error}",)
+    return replace(side, traffic=counted.traffic), counted.notes
+
+
+def publish_rows(
+    rows: Sequence[UnitRow], title: str, notes: Sequence[str], outputs: Outputs, registry: Registry,
+    *, allow_gone: bool,
+) -> set[int]:  # fmt: skip
+    """Print and write a comparison; returns its exit codes."""
+    section = compiled_section(rows, title, notes)
+    findings = compiled_findings(rows, allow_gone=allow_gone)
+    publish(
+        outputs, [section],
+        {"junit": lambda: junit(findings, "cudareduce"),
+         "comment": lambda: comment_of(to_markdown([section])),
+         "benchmark_json": lambda: "[]\n"},  # nothing was timed
+        printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
+        commands=tell_ci(findings, [section], registry.place),
+    )  # fmt: skip
+    return exit_codes(rows, allow_gone=allow_gone)
+
+
+def exit_codes(rows: Sequence[UnitRow], *, allow_gone: bool) -> set[int]:
+    """2 for a kernel that does not compile, 1 for a failing row."""
+    codes = {2} if any(isinstance(row.new, Failed) for row in rows) else set()
+    return codes | ({1} if any(_fails(row, allow_gone) for row in rows) else set())
+
+
+def _fails(row: UnitRow, allow_gone: bool) -> bool:
+    return row.verdict in ("BROKEN", "WORSE") or (row.verdict == "GONE" and not allow_gone)
+
+
+def compiled_section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) -> Section:
+    """The table of changed rows, worst first, one line per kernel and cause."""
+    counts = Counter(row.verdict for row in rows)
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    table, reasons = [], []
+    for group in _by_cause([row for row in rows if row.verdict not in ("SAME", "UNCERTAIN")]):
+        first = group[0]
+        units = [row.unit for row in group if isinstance(row.unit, Unit)]
+        most = max((unit.resources for unit in units), key=lambda r: r.registers, default=None)
+        table.append((first.verdict, first.unit.kernel, _what(group), resources_text(most)))
+        if first.text:
+            # Names the unit that the figures are of, if those of the others differ.
+            unit, differ = first.unit, len({row.text for row in group}) > 1
+            where = f", {unit.op} {unit.dtype} on sm_{unit.arch}" if differ else ""
+            reasons.append(f"{first.verdict}: {unit.kernel}{where}: {first.text}")
+    summary = f"{len(rows)} compared: {verdicts or 'nothing'}"
+    header = ("verdict", "kernel", "what", "takes at most")
+    return Section(title, header, tuple(table), (summary, *reasons, *notes), 4)
+
+
+def compiled_findings(rows: Sequence[UnitRow], *, allow_gone: bool) -> list[Finding]:
+    """One finding per unit; one for all units of a kernel that does not compile."""
+    failed = [row for row in rows if isinstance(row.unit, Failed)]
+    others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
+    return [
+        Finding(
+            row.unit.kernel, _what(group), row.verdict, row.text or "unchanged",
+            "failed" if _fails(row, allow_gone)
+            else "skipped" if row.verdict in ("GONE", "UNCERTAIN") else "passed",
+        )
+        for group in [*_by_cause(failed), *others] for row in group[:1]
+    ]  # fmt: skip
+
+
+def compiled_values(rows: Sequence[UnitRow]) -> list[dict[str, Any]]:
+    """Units with verdicts as JSON values: `causes` of the verdict, `reasons` all differences."""
+    return [
+        unit_values(row.unit)
+        | {"verdict": row.verdict, "causes": list(row.causes),
+           "reasons": [*row.causes, *row.reasons]}
+        for row in rows
+    ]  # fmt: skip
+
+
+def compiled_words(rows: Sequence[UnitRow]) -> dict[str, list[str]]:
+    """The differences in the worst unit of each kernel."""
+    worst = [group[0] for group in _by_cause([row for row in rows if row.text])]
+    return {row.unit.kernel: [row.text] for row in reversed(worst)}
+
+
+def _by_cause(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
+    """Rows grouped by verdict, kernel and causes; worst first."""
+    groups: dict[tuple[object, ...], list[UnitRow]] = {}
+    for row in _worst_first(rows):
+        why = row.names or (row.causes if isinstance(row.unit, Failed) else ())
+        groups.setdefault((row.verdict, row.unit.kernel, why), []).append(row)
+    return list(groups.values())
+
+
+def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
+    return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
+
+
+def _what(rows: Sequence[UnitRow]) -> str:
+    """The reductions and architectures of a group; a stage is named if it is the only one."""
+    (op, dtype), *others = dict.fromkeys((row.unit.op, row.unit.dtype) for row in rows)
+    stages = {row.unit.stage for row in rows} - {"only"}
+    stage = f" {stages.pop()}" if len(stages) == 1 else ""
+    mine = [row.unit.arch for row in rows if (row.unit.op, row.unit.dtype) == (op, dtype)]
+    text = f"{op} {dtype}{stage} sm_{','.join(map(str, dict.fromkeys(mine)))}"
+    if not others:
+        return text
+    return f"{text}; {len(others)} more" if len(others) > 1 else f"{text}; {' '.join(others[0])}"

@@ -1,0 +1,194 @@
+"""How much times changed, with confidence intervals over rounds.
+
+The sample is the median of a round, not a launch: launches within a round are not independent, and
+a test over them calls a quarter to a half of identical code changed. Times are compared by their
+logarithms, because noise is relative and a change is a ratio.
+
+Two kinds of interval (`python -m tests.compare.rates` compares them): Student's t on means, which
+is better where rounds fall into two states of a clock; and rank tests, used where one round is an
+outlier that would widen the former beyond use. The rank estimate is that of Hodges and Lehmann
+(Annals of Mathematical Statistics 34, 1963) with the exact interval of Wilcoxon's tests.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from math import exp, expm1, log1p, sqrt
+
+import numpy as np
+
+from cudareduce.distributions import student_quantile
+from cudareduce.machine.device import EVENT_TICK_US
+
+#: Two-sided, so an interval that excludes no change is a one-sided test at 1 %.
+CONFIDENCE = 0.98
+#: Fewer rounds have no verdict.
+MIN_ROUNDS = 6
+#: A round is an outlier if it lies this many standard deviations, estimated from the median
+#: deviation, and at least this share from the median. At most one round in so many may be one; more
+#: are a state of the machine.
+_APART, _APART_BY, _ONE_IN = 5.0, 0.01, 8
+#: Standard deviation over median absolute deviation of a normal distribution.
+_NORMAL = 1.4826
+#: The 95 % quantile of the normal distribution, and the half width of an interval of two times nine
+#: rounds, in standard errors.
+_ONE_SIDED, _HALF_WIDTH = 1.645, 2.58
+#: Ratios are clipped to exp of this, to avoid overflow.
+_FAR = 300.0
+
+Rounds = Sequence[float]
+_Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New time over old, as a ratio, with its confidence interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval, as a share."""
+        return sqrt(self.high / self.low) - 1
+
+
+def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> list[Change]:
+    """The change of each pair of old and new rounds in us, each with at least two rounds. `paired`:
+    both sides were measured in the same rounds, so what moves a round moves both and cancels.
+    Otherwise the rounds are independent and may scatter differently (Welch)."""
+    found: list[Change | None] = [None] * len(pairs)
+    shapes: dict[tuple[int, int], list[int]] = {}
+    for k, (old, new) in enumerate(pairs):
+        shapes.setdefault((len(old), len(new)), []).append(k)
+    for members in shapes.values():
+        before = np.log(np.array([pairs[k][0] for k in members], float))
+        after = np.log(np.array([pairs[k][1] for k in members], float))
+        middle, low, high = _moved(before, after, paired and before.shape == after.shape)
+        still = np.isnan(low) | np.isnan(high)  # rounds without any spread
+        low, high = np.where(still, middle, low), np.where(still, middle, high)
+        step = EVENT_TICK_US / 2 * (np.exp(-before).mean(axis=1) + np.exp(-after).mean(axis=1))
+        ends = np.clip((middle, low - step, high + step), -_FAR, _FAR)
+        for k, *values in zip(members, *ends, strict=True):
+            found[k] = Change(*(exp(value) for value in values))
+    return [change for change in found if change is not None]
+
+
+def _moved(old: _Array, new: _Array, paired: bool) -> Estimate:
+    """Shifts of logarithms with intervals, by rows: by ranks where a round is an outlier."""
+    low, high = _by_means(old, new, paired)
+    found = new.mean(axis=1) - old.mean(axis=1), low, high
+    sides = (new - old,) if paired else (old, new)
+    odd = [find_outliers(side).sum(axis=1) for side in sides]
+    few = [
+        count <= max(1, side.shape[1] // _ONE_IN) for side, count in zip(sides, odd, strict=True)
+    ]
+    ranked = np.any(odd, axis=0) & np.all(few, axis=0)
+    if ranked.any():
+        by_ranks = (
+            paired_shift_by_ranks((new - old)[ranked], CONFIDENCE) if paired
+            else shift_by_ranks(old[ranked], new[ranked], CONFIDENCE)
+        )  # fmt: skip
+        for values, better in zip(found, by_ranks, strict=True):
+            values[ranked] = better
+    return found
+
+
+def find_outliers(logs: _Array) -> _Array:
+    """Marks the outliers of each row."""
+    off = np.abs(logs - np.median(logs, axis=1, keepdims=True))
+    usual = _NORMAL * np.median(off, axis=1, keepdims=True)
+    return np.asarray(off > np.maximum(_APART * usual, _APART_BY))
+
+
+def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
+    """Student's interval for the mean difference of pairs, else Welch's for the difference of
+    means."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN, as said
+        if paired:
+            errors = _squared_error(new - old)
+            freedom = np.full(len(old), old.shape[1] - 1.0)
+        else:
+            parts = [_squared_error(logs) for logs in (new, old)]
+            errors = parts[0] + parts[1]
+            freedom = errors**2 / sum(
+                part**2 / (logs.shape[1] - 1) for part, logs in zip(parts, (new, old), strict=True)
+            )
+        quantiles = [student_quantile((1 - CONFIDENCE) / 2, float(value)) for value in freedom]
+        half = np.sqrt(errors) * quantiles
+        apart = new.mean(axis=1) - old.mean(axis=1)
+    return apart - half, apart + half
+
+
+def _squared_error(logs: _Array) -> _Array:
+    """Squared standard error of the mean of each row."""
+    return np.asarray(logs.var(axis=1, ddof=1) / logs.shape[1])
+
+
+def found_from(half_width: float, threshold: float) -> float:
+    """The smallest slowdown, as a share, that is found 95 times in 100 with intervals of this half
+    width: the estimate must exceed the threshold and the interval exclude no change."""
+    half = log1p(half_width)
+    return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / _HALF_WIDTH)
+
+
+Estimate = tuple[_Array, _Array, _Array]
+
+
+def shift_by_ranks(old: _Array, new: _Array, confidence: float) -> Estimate:
+    """Shift from `old` to `new` with its interval, samples by rows: the median of all pairwise
+    differences (Hodges, Lehmann)."""
+    apart = new[:, :, np.newaxis] - old[:, np.newaxis, :]
+    counts = _rank_sums(old.shape[1], new.shape[1])
+    return _median_and_interval(apart.reshape(len(apart), -1), counts, confidence)
+
+
+def paired_shift_by_ranks(differences: _Array, confidence: float) -> Estimate:
+    """Location of samples of differences with its interval, by rows: the median of all pairwise
+    means (Hodges, Lehmann)."""
+    count = differences.shape[1]
+    first, second = np.triu_indices(count)
+    means = (differences[:, first] + differences[:, second]) / 2
+    return _median_and_interval(means, _signed_ranks(count), confidence)
+
+
+def _median_and_interval(values: _Array, counts: list[int], confidence: float) -> Estimate:
+    """Medians by rows, with the ordered values that bound the interval, from the distribution
+    `counts` of the test statistic; infinite if even the outermost are not confident enough."""
+    most = (1 - confidence) / 2 * sum(counts)
+    rank = sum(tail <= most for tail in accumulate(counts))
+    ordered = np.sort(values, axis=1)
+    middle = np.median(ordered, axis=1)
+    if rank < 1:
+        return middle, np.full(len(values), -np.inf), np.full(len(values), np.inf)
+    return middle, ordered[:, rank - 1], ordered[:, -rank]
+
+
+@cache
+def _rank_sums(size: int, other: int) -> list[int]:
+    """Distribution of the Mann-Whitney U statistic as counts (a Gaussian binomial)."""
+    last = size * other
+    counts = [1] + [0] * last
+    for k in range(1, size + 1):
+        for u in range(last, other + k - 1, -1):
+            counts[u] -= counts[u - other - k]
+        for u in range(k, last + 1):
+            counts[u] += counts[u - k]
+    return counts
+
+
+@cache
+def _signed_ranks(count: int) -> list[int]:
+    """Distribution of the Wilcoxon signed-rank statistic as counts."""
+    last = count * (count + 1) // 2
+    counts = [1] + [0] * last
+    for rank in range(1, count + 1):
+        for total in range(last, rank - 1, -1):
+            counts[total] += counts[total - rank]
+    return counts

@@ -1,0 +1,357 @@
+"""Compares two runs: one verdict per kernel, operator, type and size. No I/O.
+
+SLOWER and FASTER need a change beyond the threshold and an interval that excludes "no change". SAME
+needs the whole interval within the threshold. Everything else is UNCERTAIN, with a reason.
+
+The control group, kernels with identical machine code and launch, shows what the clock, the driver,
+another process or the card did. Its median change is subtracted from the other rows; if it is
+beyond the threshold itself, the machine has drifted and no row is SLOWER or FASTER.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, expm1, log, log1p
+
+import numpy as np
+
+from cudareduce.compare.baseline import identity, problem
+from cudareduce.compare.request import Thresholds
+from cudareduce.compare.statistics import MIN_ROUNDS, Change, changes
+from cudareduce.reduction.sizes import counted
+from cudareduce.results.record import Record
+
+#: From worst to best: the order of tables and annotations.
+VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
+SAME_CODE = "the same machine code, launched the same way"
+#: Reasons that more rounds may resolve.
+_REACHES = "the interval reaches beyond the threshold"
+_NOISY = "the rounds are too noisy to tell the change from none"
+_ALONE = "the machine code is as it was, and its time is not"
+_MACHINE = "the machine has changed"
+#: The least number of members of a control group.
+FEWEST = 3
+#: No kernel reads at more than this percentage of the ceiling: the best reach 100 on an H200.
+_OVER_CEILING = 105.0
+#: Below this percentage of peak bandwidth launch overhead dominates.
+_WAITS_FOR_MEMORY = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How to compare. `paired`: both sides were measured in the same rounds. `shares`: on different
+    cards, each side relative to the ceiling of its own card. `same_code`: identical machine code
+    with the same launch is SAME whatever its times. `clocks`: both sides ran on one model of card,
+    so clocks can explain a change."""
+
+    thresholds: Thresholds
+    paired: bool = False
+    shares: bool = False
+    same_code: bool = True
+    clocks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """How `count` kernels with identical code moved: the median logarithm of new over old, and the
+    95 % quantile of the deviation from it. `what` describes members that are not kernels."""
+
+    count: int
+    moved: float
+    scatter: float
+    what: str = ""
+
+    @property
+    def text(self) -> str:
+        how = "slower" if self.moved > 0 else "faster"
+        what = self.what or f"{self.count} kernels with unchanged machine code"
+        return f"{what} became {100 * abs(expm1(self.moved)):.1f} % {how}"
+
+    @property
+    def doubt(self) -> float:
+        """Standard error of the median, as a logarithm."""
+        return float(self.scatter / np.sqrt(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. `threshold` is a share; `taken_out` is the control group whose shift is
+    subtracted in `change`; `confirmed` is None unless there was a second measurement."""
+
+    old: Record | None
+    new: Record | None
+    verdict: str
+    reason: str = ""
+    threshold: float | None = None
+    change: Change | None = None
+    confirmed: bool | None = None
+    taken_out: ControlGroup | None = None
+
+    @property
+    def record(self) -> Record:
+        """The new record if there is one, else the old one."""
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether more rounds may decide it."""
+        return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
+
+    @property
+    def same_code(self) -> bool:
+        """Whether both sides ran identical machine code with the same launch."""
+        old, new = self.old, self.new
+        return old is not None and new is not None and _same_code(old, new)
+
+
+def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
+    """One row per case that has a time or a result on either side, in the order of `new`."""
+    pairs = [pair for pair in _pair(old, new) if not _is_empty(*pair)]
+    timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
+    moved = changes([_rounds(a, b, rules) for a, b in timed], paired=rules.paired)
+    known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
+    rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
+    groups, drifted = _control_groups(rows, rules), machine(rows, rules) is not None
+    rows = [
+        _with_control_group(row, groups.get(row.record.n, groups.get(None)), drifted, rules)
+        for row in rows
+    ]
+    return without_blame(rows, rules)
+
+
+def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
+    """The control group, or the links between GPUs, that moved furthest if it moved beyond the
+    threshold plus its standard error in any measurement that decided a row."""
+    subtracted = [row.taken_out for row in rows if row.taken_out]
+    groups = [*_control_groups(rows, rules).values(), *subtracted, *_links(rows, rules)]
+    limit = log1p(rules.thresholds.default)
+    drifted = [group for group in groups if abs(group.moved) - group.doubt > limit]
+    return max(drifted, key=lambda group: abs(group.moved), default=None)
+
+
+def without_blame(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows with SLOWER and FASTER replaced by UNCERTAIN if the machine has drifted."""
+    if machine(rows, rules) is None:
+        return list(rows)
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_MACHINE, row.reason))))
+        if row.verdict in ("SLOWER", "FASTER") else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def _control_groups(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, ControlGroup]:
+    """The control group of each size that has enough members, and of all sizes together under None;
+    none if identical code is compared by its times."""
+    by_size: dict[int | None, list[float]] = {}
+    for row in rows:
+        if rules.same_code and row.same_code and row.change:
+            for size in (row.record.n, None):
+                by_size.setdefault(size, []).append(log(row.change.ratio))
+    return {n: _group(moves) for n, moves in by_size.items() if len(moves) >= FEWEST}
+
+
+def _links(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
+    """The change of the bandwidth of links between GPUs, measured in the rounds of collectives;
+    none if times are relative to it."""
+    moves = {
+        log(before / after)
+        for row in rows if row.old and row.new and not rules.shares
+        if (before := row.old.link_gb_s) and (after := row.new.link_gb_s)
+    }  # fmt: skip
+    return [_group(sorted(moves), "the links between GPUs")] if moves else []
+
+
+def _group(moves: Sequence[float], what: str = "") -> ControlGroup:
+    middle = float(np.median(moves))
+    scatter = float(np.quantile(np.abs(np.array(moves) - middle), 0.95))
+    return ControlGroup(len(moves), middle, scatter, what)
+
+
+def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, rules: Rules) -> Row:
+    """The row after the shift of the control group is subtracted. A row with identical code is
+    UNCERTAIN if it alone moved, with its whole interval, beyond its threshold."""
+    old, new, change, threshold = row.old, row.new, row.change, row.threshold
+    if not old or not new or change is None or threshold is None:
+        return row
+    if row.same_code:
+        limit, common = log1p(threshold), control.moved if control else 0.0
+        low, high = log(change.low) - common, log(change.high) - common
+        alone = row.verdict == "SAME" and (low > limit or high < -limit)
+        if rules.same_code and alone and not drifted and not rules.shares:
+            return replace(row, verdict="UNCERTAIN", reason=_ALONE)
+        return row
+    if control is None:
+        return row
+    by, doubt = exp(-control.moved), exp(control.doubt)
+    change = Change(change.ratio * by, change.low * by / doubt, change.high * by * doubt)
+    verdict, reason = _judge(old, new, change, threshold, rules)
+    if verdict in ("SLOWER", "FASTER") and abs(log(change.ratio)) <= control.scatter:
+        verdict, noise = "UNCERTAIN", f"{100 * expm1(control.scatter):.1f} %"
+        reason = f"identical code of this size moved by up to {noise} in these runs"
+    reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
+    return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
+
+
+def _is_empty(old: Record | None, new: Record | None) -> bool:
+    """Whether there is nothing to compare: skipped on both sides, no elements, or only host times.
+    A kernel that does not compile is reported."""
+    sides = [side for side in (old, new) if side is not None]
+    if old and new and all(map(_is_host_only, sides)):
+        return True
+    if new and new.unbuilt:
+        return False
+    return all(side.verdict == "skip" for side in sides) or all(
+        side.verdict != "fail" and side.n * side.rows == 0 for side in sides
+    )
+
+
+def host_only(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The pairs of library calls for which only the host time is known; these have no rounds and no
+    row."""
+    return [(a, b) for a, b in _pair(old, new) if a and b and _is_host_only(a) and _is_host_only(b)]
+
+
+def _is_host_only(record: Record) -> bool:
+    by_host = bool(record.called or record.engine == "host") and bool(record.host_us)
+    return by_host and record.time_us is None and record.verdict == "pass"
+
+
+def _pair(
+    old: Sequence[Record], new: Sequence[Record]
+) -> Iterable[tuple[Record | None, Record | None]]:
+    """Pairs of records of equal identity; else of equal problem if it is unique on both sides, so
+    that a kernel with a new default block size is compared with itself."""
+    before = {identity(record): record for record in old}
+    partners = [before.pop(identity(record), None) for record in new]
+    if before:
+        alone = [Counter(map(problem, side)) for side in (old, new)]
+        shapeless = {
+            problem(record): key
+            for key, record in before.items()
+            if all(counts[problem(record)] == 1 for counts in alone)
+        }
+        for k, record in enumerate(new):
+            if partners[k] is None and problem(record) in shapeless:
+                partners[k] = before.pop(shapeless[problem(record)])
+    yield from zip(partners, new, strict=True)
+    for record in before.values():
+        yield record, None
+
+
+def _why_not(old: Record, new: Record, rules: Rules) -> str:
+    """Why the times of two records cannot be compared; empty if they can."""
+    for words, record in (("the baseline", old), ("the new run", new)):
+        if record.time_us is None:
+            return ": ".join(filter(None, (f"{words} has no time for it", record.reason)))
+        count = len(record.medians_us)
+        if count < MIN_ROUNDS:
+            return f"{words} has {counted(count, 'round')}, and a verdict takes {MIN_ROUNDS}"
+        if rules.shares and not record.bound_gb_s:
+            return f"another card, and {words} has no ceiling to take a share of"
+    if rules.paired and (common := len(_rounds(old, new, rules)[0])) < MIN_ROUNDS:
+        shared = counted(common, "round")
+        return f"the two have {shared} in common, and a verdict takes {MIN_ROUNDS}"
+    return ""
+
+
+def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The round medians of both sides: the common rounds if paired; across cards the new ones
+    scaled by the ceilings."""
+    if rules.paired and len(old.rounds_us) == len(new.rounds_us):
+        both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
+        return tuple(a for a, _ in both), tuple(b for _, b in both)
+    before, after = old.bound_gb_s, new.bound_gb_s
+    if rules.shares and before and after:
+        return old.medians_us, tuple(us * after / before for us in new.medians_us)
+    return old.medians_us, new.medians_us
+
+
+def _row(old: Record | None, new: Record | None, change: Change | None, rules: Rules) -> Row:
+    if new is not None and new.verdict == "fail":
+        return Row(old, new, "WRONG", new.reason)
+    if new is None or new.verdict == "skip":
+        why = new.reason if new else "it is not in the new run"
+        gone = old and old.verdict == "pass" and not (new and new.cause == "time")
+        return Row(old, new, "GONE" if gone else "UNCERTAIN", why)
+    if old is None:
+        return Row(old, new, "NEW", "it is not in the baseline")
+    if old.verdict != "pass":
+        was = "wrong" if old.verdict == "fail" else "skipped"
+        return Row(old, new, "NEW", f"it was {was} in the baseline")
+    threshold = rules.thresholds.of(new.kernel, new.engine)
+    # Without a time a different machine may hide, but not within one run.
+    known = change or (rules.paired and old.time_us and new.time_us)
+    if rules.same_code and known and _same_code(old, new):
+        return Row(old, new, "SAME", SAME_CODE, threshold, change)
+    if change is None:
+        verdict, reason = "UNCERTAIN", _why_not(old, new, rules)
+    else:
+        verdict, reason = _judge(old, new, change, threshold, rules)
+    reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
+    return Row(old, new, verdict, reason, threshold, change)
+
+
+def _same_code(old: Record, new: Record) -> bool:
+    def launched(record: Record) -> tuple[object, ...]:
+        return record.cubin_sha, record.grid, record.passes, record.block, record.items
+
+    return old.cubin_sha is not None and launched(old) == launched(new)
+
+
+def _other_differences(old: Record, new: Record) -> Iterator[str]:
+    if old.chosen and new.chosen and old.chosen != new.chosen:
+        yield f"took {old.chosen}, now {new.chosen}"
+    if (old.block, old.items) != (new.block, new.items):
+        yield f"block x items {old.block} x {old.items}, now {new.block} x {new.items}"
+    if old.version != new.version:
+        yield f"version {old.version or 'unknown'}, now {new.version or 'unknown'}"
+
+
+def _judge(
+    old: Record, new: Record, change: Change, threshold: float, rules: Rules
+) -> tuple[str, str]:
+    """The verdict on a change, and its reason."""
+    limit = log1p(threshold)
+    moved, low, high = log(change.ratio), log(change.low), log(change.high)
+    if -limit <= low and high <= limit:
+        return "SAME", ""
+    if abs(moved) <= limit:
+        return "UNCERTAIN", _REACHES
+    if low <= 0 <= high:
+        return "UNCERTAIN", _NOISY
+    other_cause = _impossible(old, new, moved) or (
+        _clock_drift(old, new, moved, limit) if rules.clocks else ""
+    )
+    if other_cause:
+        return "UNCERTAIN", other_cause
+    return ("SLOWER" if moved > 0 else "FASTER"), ""
+
+
+def _impossible(old: Record, new: Record, moved: float) -> str:
+    """Why the faster side's time cannot be: it read more than the memory bandwidth allows."""
+    faster, side = (old, "the baseline") if moved > 0 else (new, "the new run")
+    share, of_peak = faster.pct_ceiling, faster.pct_peak
+    waits = of_peak is None or of_peak > _WAITS_FOR_MEMORY
+    if share is None or share <= _OVER_CEILING or not waits or faster.timing[:4] != "cold":
+        return ""
+    return f"{side} reads at {share:.0f} % of what a read-only kernel reached in the same rounds"
+
+
+def _clock_drift(old: Record, new: Record, moved: float, limit: float) -> str:
+    """The clock that moved in the same direction and explains at least half of the change and all
+    of it beyond the limit, in words."""
+    for name, before, after in (
+        ("SM", old.sm_mhz, new.sm_mhz), ("memory", old.memory_mhz, new.memory_mhz)
+    ):  # fmt: skip
+        by = log(before / after) if before and after else 0.0
+        if by * moved > 0 and abs(by) >= max(abs(moved) / 2, abs(moved) - limit):
+            return (
+                f"the {name} clock moved with it, from {before:.0f} to {after:.0f} MHz: "
+                "lock the clocks and measure again"
+            )
+    return ""

@@ -1,1 +1,0 @@
-"""What nvcc makes of every kernel, judged without a GPU."""

@@ -1,0 +1,194 @@
+"""How often verdicts are wrong: `python -m tests.compare.rates [--comparisons N]`.
+
+Rounds are simulated, pairs of runs in each of several ways in which machines misbehave, and judged
+by means alone (Welch), by ranks alone (Hodges and Lehmann), and by the rule that `compare` has
+between them, before a second measurement. Another table has what that leaves of identical code that
+is called slower: made in the same process, in a fresh one, and in a fresh one beside the base.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import log1p
+
+import numpy as np
+from tabulate import tabulate
+
+from cudareduce.compare import statistics
+from cudareduce.compare.statistics import CONFIDENCE, shift_by_ranks
+
+Rounds = np.ndarray
+Make = Callable[[np.random.Generator, tuple[int, int]], Rounds]
+_US, _TICK_US = 4.0, 0.032  # a small kernel, whose times have few steps
+
+
+def _plain(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    return rng.normal(0, 0.003, shape)
+
+
+def _odd(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    logs = _plain(rng, shape)
+    logs[np.arange(shape[0]), rng.integers(0, shape[1], shape[0])] += log1p(0.3)
+    return logs
+
+
+def _drifting(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    slope = rng.normal(0, 0.01, (shape[0], 1))
+    return np.asarray(_plain(rng, shape) + slope * np.linspace(-1, 1, shape[1]))
+
+
+def _states(rng: np.random.Generator, shape: tuple[int, int], stays: float) -> Rounds:
+    """Two clocks 3 % apart; with this chance a round has that of the round before."""
+    high = rng.random(shape) < 0.5
+    kept = rng.random(shape) < stays
+    for k in range(1, shape[1]):
+        high[:, k] = np.where(kept[:, k], high[:, k - 1], high[:, k])
+    return np.asarray(rng.normal(0, 0.002, shape) + log1p(0.03) * high)
+
+
+def _following(rng: np.random.Generator, shape: tuple[int, int]) -> Rounds:
+    logs = _plain(rng, shape)
+    for k in range(1, shape[1]):
+        logs[:, k] = 0.6 * logs[:, k - 1] + 0.8 * logs[:, k]
+    return logs
+
+
+SCENARIOS: Mapping[str, Make] = {
+    "0.3 % of noise": _plain,
+    "1 % of noise": lambda rng, shape: rng.normal(0, 0.01, shape),
+    "heavy tails": lambda rng, shape: 0.003 * rng.standard_t(2, shape),
+    "one round 30 % off": _odd,
+    "drift within a run": _drifting,
+    "drift between runs, 1 %": lambda rng, shape: (
+        _plain(rng, shape) + rng.normal(0, 0.01, (shape[0], 1))
+    ),
+    "drift between runs, 2 %": lambda rng, shape: (
+        _plain(rng, shape) + rng.normal(0, 0.02, (shape[0], 1))
+    ),
+    "two clocks": lambda rng, shape: _states(rng, shape, 0.0),
+    "two sticky clocks": lambda rng, shape: _states(rng, shape, 0.6),
+    "steps of 0.8 %": lambda rng, shape: np.log(
+        np.round(_US * np.exp(_plain(rng, shape)) / _TICK_US) * _TICK_US / _US
+    ),
+    "rounds like their neighbours": _following,
+}
+Judge = Callable[[Rounds, Rounds], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def _by_means(old: Rounds, new: Rounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    low, high = statistics._by_means(old, new, False)
+    return new.mean(axis=1) - old.mean(axis=1), low, high
+
+
+WAYS: Mapping[str, Judge] = {
+    "means": _by_means,
+    "ranks": lambda old, new: shift_by_ranks(old, new, CONFIDENCE),
+    "rule": lambda old, new: statistics._moved(old, new, False),
+}
+
+
+#: A second measurement of what looks slower, with twice the rounds: from the same process as the
+#: first, from a fresh one, and from a fresh one that has the base in the same rounds.
+CONFIRMATIONS = ("none", "same process", "fresh process", "beside the base")
+
+
+def confirmed(
+    name: str, how: str, *, comparisons: int, rounds: int, threshold: float, slowdown: float
+) -> float:
+    """Of comparisons of code that takes so much longer, the share that is called slower."""
+    rng = np.random.default_rng(len(name))
+    make, limit = SCENARIOS[name], log1p(threshold)
+    old = make(rng, (comparisons, rounds))
+    process, fresh, base = (make(rng, (comparisons, 3 * rounds)) for _ in range(3))
+
+    def above(old: Rounds, new: Rounds, paired: bool = False) -> np.ndarray:
+        middle, low, _ = statistics._moved(old, new + log1p(slowdown), paired)
+        return np.asarray((middle > limit) & (low > 0))
+
+    found = above(old, process[:, :rounds])
+    if how == "same process":
+        found &= above(old, process[:, rounds:])
+    elif how == "fresh process":
+        found &= above(old, fresh[:, rounds:])
+    elif how == "beside the base":  # what belongs to the run is in both; rounds are each side's own
+        own = base - base.mean(axis=1, keepdims=True) + fresh.mean(axis=1, keepdims=True)
+        found &= above(fresh[:, rounds:], own[:, rounds:], paired=True)
+    return float(found.mean())
+
+
+def confirmation_table(comparisons: int, rounds: int, slowdown: float) -> str:
+    """What drifts between runs, by thresholds, in Markdown."""
+    rows = []
+    for name in ("drift between runs, 1 %", "drift between runs, 2 %", "two sticky clocks"):
+        for threshold in (0.02, 0.03, 0.05):
+            cells = []
+            for how in CONFIRMATIONS:
+                ask = {"comparisons": comparisons, "rounds": rounds}
+                false, right = (
+                    confirmed(name, how, threshold=threshold, slowdown=by, **ask)
+                    for by in (0.0, threshold + slowdown)
+                )  # fmt: skip
+                cells.append(f"{100 * false:.2f} % {right:.2f}")
+            rows.append([name, f"{100 * threshold:g} %", *cells])
+    header = ["", "threshold", *CONFIRMATIONS]
+    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of comparisons: of identical code those called the same and those called slower, and
+    those found of a kernel that became slower by so much."""
+
+    same: float
+    slower: float
+    found: float
+
+
+def rates(
+    name: str, way: str, *, comparisons: int, rounds: int, threshold: float, slowdown: float
+) -> Rates:
+    """What a way to judge makes of a scenario."""
+    rng = np.random.default_rng(len(name))
+    old, new = (SCENARIOS[name](rng, (comparisons, rounds)) for _ in range(2))
+    limit, half_tick = log1p(threshold), _TICK_US / 2 / 40.0 * 2  # of a kernel of 40 us
+
+    def judged(by: float) -> tuple[float, float]:
+        middle, low, high = WAYS[way](old, new + log1p(by))
+        low, high = low - half_tick, high + half_tick
+        same = (low >= -limit) & (high <= limit)
+        return float(same.mean()), float(((middle > limit) & (low > 0) & ~same).mean())
+
+    same, slower = judged(0.0)
+    return Rates(same, slower, judged(slowdown)[1])
+
+
+def table(comparisons: int, rounds: int, threshold: float, slowdown: float) -> str:
+    """All scenarios by all ways, in Markdown."""
+    rows = []
+    for name in SCENARIOS:
+        cells = []
+        for way in WAYS:
+            found = rates(name, way, comparisons=comparisons, rounds=rounds, threshold=threshold,
+                          slowdown=slowdown)  # fmt: skip
+            cells.append(f"{found.same:.2f} {100 * found.slower:.2f} % {found.found:.2f}")
+        rows.append([name, *cells])
+    return tabulate(rows, ["", *WAYS], tablefmt="github", disable_numparse=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--comparisons", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=9)
+    asked = parser.parse_args()
+    for threshold, slowdown in ((0.02, 0.03), (0.05, 0.08)):
+        print(f"\nthreshold {100 * threshold:g} %: SAME, SLOWER of identical code; "
+              f"{100 * slowdown:g} % slower found\n")  # fmt: skip
+        print(table(asked.comparisons, asked.rounds, threshold, slowdown))
+    print("\nSLOWER of identical code, and found of what is 3 % above the threshold\n")
+    print(confirmation_table(asked.comparisons, asked.rounds, 0.03))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The verdicts' statistics on simulated rounds: how often they are wrong, and what they catch."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cudareduce.compare.decide import slower_rows, with_confirmation
+from cudareduce.compare.request import Thresholds
+from cudareduce.compare.statistics import changes, found_from
+from cudareduce.compare.verdicts import Rules, compare
+from cudareduce.machine.device import EVENT_TICK_US
+from cudareduce.results.record import Record
+from tests.simulate import record, rounds
+
+N = 2**25
+#: No same-code guard: the statistics alone decide.
+RULES = Rules(Thresholds(0.02), same_code=False)
+
+
+def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules) -> str:
+    """What `check` says of a kernel that takes `factor` times as long, second measurement and
+    all."""
+
+    def measured(us: float, count: int) -> list[Record]:
+        return [record("reduce_v7_shuffle", N, rounds(rng, us, count, drift))]
+
+    old = measured(43.0, 9)
+
+    rows = compare(old, measured(43.0 * factor, 9), rules)
+    if slower_rows(rows):
+        rows = with_confirmation(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
+    [row] = rows
+    return row.verdict
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.003, 0.01])
+def test_false_verdicts(drift: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """200 comparisons of identical code, with the guard off, at a threshold of 2 %."""
+    rng = np.random.default_rng(1)
+    found = Counter(verdict(rng, 1.0, drift, RULES) for _ in range(200))
+    with capsys.disabled():
+        print(f"\n  A/A, drift {100 * drift:g} %, threshold 2 %: {dict(found)}")
+    assert found["SLOWER"] == found["FASTER"] == 0
+    if drift <= 0.003:
+        assert found["SAME"] == 200
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.003, 0.01])
+@pytest.mark.parametrize("slowdown", [0.01, 0.03, 0.05, 0.10])
+def test_slowdowns_are_caught(
+    slowdown: float, drift: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(2)
+    found = Counter(verdict(rng, 1 + slowdown, drift, RULES) for _ in range(100))
+    with capsys.disabled():
+        print(f"\n  {100 * slowdown:g} % slower, drift {100 * drift:g} %: {dict(found)}")
+    if slowdown == 0.01:
+        assert found["SLOWER"] <= 1
+    if slowdown >= 0.03 and drift <= 0.003:
+        assert found["SLOWER"] >= 95
+    if slowdown == 0.10:
+        assert found["SLOWER"] == 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drift", [0.0, 0.003, 0.01])
+def test_false_verdicts_in_thousands(drift: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates that 200 comparisons cannot show."""
+    rng = np.random.default_rng(3)
+    for threshold in (0.01, 0.02, 0.05):
+        rules = Rules(Thresholds(threshold), same_code=False)
+        found = Counter(verdict(rng, 1.0, drift, rules) for _ in range(3000))
+        wrong = found["SLOWER"] + found["FASTER"]
+        with capsys.disabled():
+            print(f"\n  A/A x 3000, drift {100 * drift:g} %, threshold {100 * threshold:g} %: "
+                  f"{100 * wrong / 3e3:.2f} % false, {dict(found)}")  # fmt: skip
+        # a threshold no larger than the drift is one that `compare` and `check` refuse
+        assert found["SLOWER"] <= (6 if threshold <= drift else 0)
+
+
+def test_paired_rounds_see_through_what_moves_both() -> None:
+    rng = np.random.default_rng(4)
+    shift = np.exp(rng.normal(0, 0.05, 9))
+    old = tuple(40 * shift * np.exp(rng.normal(0, 0.001, 9)))
+    new = tuple(41.2 * shift * np.exp(rng.normal(0, 0.001, 9)))
+    [paired] = changes([(old, new)], paired=True)
+    [apart] = changes([(old, new)])
+    assert 1.025 < paired.low < 1.03 < paired.high < 1.035
+    assert apart.low < 1 < apart.high
+
+
+def test_the_interval_is_scipys_widened_by_the_clocks_step() -> None:
+    from scipy import stats  # here: it takes long to load
+
+    rng = np.random.default_rng(5)
+    old, new = rng.normal(40, 0.2, 9), rng.normal(42, 0.4, 12)
+    [change] = changes([(tuple(old), tuple(new))])
+    expected = stats.ttest_ind(np.log(new), np.log(old), equal_var=False).confidence_interval(0.98)
+    step = EVENT_TICK_US / 2 * (np.mean(1 / old) + np.mean(1 / new))
+    assert np.log(change.low) == pytest.approx(expected.low - step)
+    assert np.log(change.high) == pytest.approx(expected.high + step)
+    new = new[:9]
+    [change] = changes([(tuple(old), tuple(new))], paired=True)
+    expected = stats.ttest_rel(np.log(new), np.log(old)).confidence_interval(0.98)
+    step = EVENT_TICK_US / 2 * (np.mean(1 / old) + np.mean(1 / new))
+    assert np.log(change.low) == pytest.approx(expected.low - step)
+    assert np.log(change.high) == pytest.approx(expected.high + step)
+
+
+def test_pairs_of_every_length_keep_their_order() -> None:
+    pairs = [((10.0,) * 9, (20.0,) * 9), ((10.0,) * 6, (30.0,) * 7), ((10.0,) * 9, (5.0,) * 9)]
+    assert [round(change.ratio, 6) for change in changes(pairs)] == [2, 3, 0.5]
+
+
+def test_rounds_without_spread_are_known_to_a_step_of_the_clock() -> None:
+    [change] = changes([((3.2,) * 9, (3.2,) * 9)])
+    assert change.ratio == 1
+    assert change.high - 1 == pytest.approx(EVENT_TICK_US / 3.2, rel=0.01)
+
+
+@pytest.mark.parametrize("drift", [0.003, 0.01, 0.02])
+def test_what_is_promised_to_be_found_is_found(drift: float) -> None:
+    rng = np.random.default_rng(6)
+    promised: list[float] = []
+    for _ in range(200):
+        [change] = changes([(rounds(rng, 43.0, 9, drift), rounds(rng, 43.0, 9, drift))])
+        promised.append(found_from(change.half_width, 0.02))
+    slowdown = float(np.median(promised))
+    found = Counter(
+        compare(
+            [record("k", N, rounds(rng, 43.0, 9, drift))],
+            [record("k", N, rounds(rng, 43.0 * (1 + slowdown), 9, drift))], RULES,
+        )[0].verdict for _ in range(400)
+    )  # fmt: skip
+    assert found["SLOWER"] >= 0.93 * 400

@@ -1,0 +1,71 @@
+"""Two trees: each kernel is compiled with what its own tree puts in front of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cudareduce.compare.trees import base_tree
+from cudareduce.launch.prelude import device_folder, source
+from cudareduce.library.kernel import Kernel
+from cudareduce.library.registry import kernels_folder
+from cudareduce.reduction.operators import reduction_of
+
+NAME = "reduce_v0_baseline"
+MARK = "// as it was before\n"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A tree with one kernel, and operators of its own."""
+    tree = tmp_path / "tree"
+    (tree / "kernels" / "ladder").mkdir(parents=True)
+    shutil.copy(kernels_folder() / "ladder" / f"{NAME}.cu", tree / "kernels" / "ladder")
+    device = tree / "cudareduce" / "launch" / "device"
+    shutil.copytree(device_folder(), device)
+    text = (device / "sum.cuh").read_text()
+    (device / "sum.cuh").write_text(MARK + text)
+    (device / "struct_shuffles.cuh").unlink()  # as in a tree from before there was such a file
+    return tree
+
+
+def text_of(kernel: Kernel, op: str = "sum") -> str:
+    return source(kernel, reduction_of(op, "float32"), "only", 256, 1).text
+
+
+@pytest.mark.parametrize("inner", ["", "kernels"])
+def test_a_folder_brings_its_own_operators(checkout: Path, tmp_path: Path, inner: str) -> None:
+    kernels, problems = base_tree(str(checkout / inner), [kernels_folder()], tmp_path)
+    assert problems == []
+    assert MARK in text_of(kernels[NAME])
+    assert "STRUCT_SHUFFLE" in text_of(kernels[NAME], "argmax")  # this package's, for want of one
+
+
+def test_a_folder_of_kernels_alone_has_this_packages(checkout: Path, tmp_path: Path) -> None:
+    shutil.rmtree(checkout / "cudareduce")
+    kernels, _ = base_tree(str(checkout), [kernels_folder()], tmp_path)
+    assert kernels[NAME].prelude is None
+    assert MARK not in text_of(kernels[NAME])
+
+
+def test_a_revision_brings_its_own_operators(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        name = "-c", "user.name=t", "-c", "user.email=t@t"
+        subprocess.run(["git", "-C", checkout, *name, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "before")
+    own = checkout / "cudareduce" / "launch" / "device"
+    (own / "sum.cuh").write_text((own / "sum.cuh").read_text().replace(MARK, ""))
+    monkeypatch.setattr("cudareduce.compare.trees.device_folder", lambda: own)
+    kernels, _ = base_tree("HEAD", [checkout / "kernels"], tmp_path / "unpacked")
+    assert MARK in text_of(kernels[NAME])
+    monkeypatch.setattr("cudareduce.compare.trees.device_folder", device_folder)
+    kernels, _ = base_tree("HEAD", [checkout / "kernels"], tmp_path / "again")
+    assert MARK not in text_of(kernels[NAME])  # another checkout's: it does not know the package
