@@ -330,3 +330,15 @@ class TimedBackend(Lane, Protocol):
 
     def graph(self, run: Launch) -> Graph:
         """What `run` enqueues, captured. Raises EnvironmentProblem."""
+
+
+def build_all(backend: Backend, sources: Sequence[Source]) -> dict[str, Program]:
+    """Compile and load sources, all of them; the programs by entry point. Raises BuildError and
+    EnvironmentProblem."""
+    programs: dict[str, Program] = {}
+    for program in backend.build(sources):
+        if isinstance(program, BuildError):
+            raise program
+        assert program is not None  # without a deadline all are built
+        programs[program.entry] = program
+    return programs

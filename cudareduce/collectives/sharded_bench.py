@@ -30,6 +30,7 @@ from cudareduce.collectives.rendezvous import Placement, connect, find_placement
 from cudareduce.collectives.sharded import LOCAL, Outcome, run_sharded
 from cudareduce.collectives.timing import IN_A_LOOP, SAMPLES
 from cudareduce.collectives.verification import REPEATS
+from cudareduce.bench.stream.run import SingleRank
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.intervals import known
 from cudareduce.launch.case import Case
@@ -270,7 +271,7 @@ def _record(
     return record
 
 
-class StreamRanks:
+class StreamRanks(SingleRank):
     """The communicator, as streaming uses it."""
 
     def __init__(self, comm: Communicator) -> None:

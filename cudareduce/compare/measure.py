@@ -22,8 +22,8 @@ from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import measured
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
+from cudareduce.bench.stream.run import run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
-from cudareduce.bench.stream.trial import streamed
 from cudareduce.budget import Deadline
 from cudareduce.compare.request import BaseRequest, Problems, Remeasuring
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
@@ -132,7 +132,7 @@ class Bencher:
         recorder = Recorder(self._backend.name, peak, settings, self._registry)
         try:
             if batch.streaming:
-                done = streamed(session, batch.choices, batch.streaming)
+                done = run_streams(session, batch.choices, batch.streaming)
                 return Remeasured(
                     new=tuple(done.records), remarks=tuple(done.remarks),
                     stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,

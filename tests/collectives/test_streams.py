@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream.measure import Alone
 from cudareduce.collectives.sharded_bench import _with_worst
+from cudareduce.bench.stream.run import SingleRank
 from cudareduce.results.record import Record
 from tests.collectives.conftest import Ranks
 from tests.conftest import ROOT, read_result
@@ -82,7 +82,7 @@ def test_the_slowest_counts(
     found = []
     for times in (1, 3):
         stored = tmp_path / "run.json"
-        monkeypatch.setattr(Alone, "slowest", lambda self, run, times=times: times * run())
+        monkeypatch.setattr(SingleRank, "slowest", lambda self, run, times=times: times * run())
         with fake_gpu(monkeypatch, cache):
             ask = ("bench", "auto", "--from", "host", "--n", 30001, "--rounds", 6, "--seed", 1)
             code, out, err = cudareduce(*ask, "--json", stored)

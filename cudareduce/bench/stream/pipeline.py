@@ -1,4 +1,4 @@
-"""In which pieces an array goes through the device."""
+"""Transfer modes: how an array in host memory reaches the kernel, in chunks or as a whole."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, Lane, Launch, Program, Source, TimedBackend
+from cudareduce.backend import Backend, Buffer, Lane, Source, TimedBackend, build_all
 from cudareduce.bench.stream.source import pages
-from cudareduce.errors import BuildError, KernelFault
+from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Programs, programs_of
 from cudareduce.launch.plan import Plan
@@ -24,19 +23,23 @@ from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.inputs import Array, make
 from cudareduce.reduction.operators import Reduction
 
-#: How many buffers there are on the device: one is filled while the kernel reads another, and the
-#: third gives the host time to enqueue.
+#: Device buffers: one is filled while the kernel reads another, and the third gives the host time
+#: to enqueue.
 BUFFERS = 3
-#: The last chunk is halved down to so many bytes: its kernel has no copy to hide behind.
+#: The last chunk is halved down to this size in bytes: no copy hides the time of its kernel.
 _LAST_BYTES = 8 << 20
-#: Where a piece begins, of 16 bytes each: kernels load as much at once.
+#: Chunks begin at multiples of this: kernels load 16 bytes at once.
 _PACK_BYTES = 16
+#: One host thread copies about 10 GB/s; a link takes several times that.
+_MOST_THREADS = 16
+#: Least bytes that are worth a thread.
+_LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Elements that are copied at once, and summed at once: `count` from `start` on, through the
-    buffer number `buffer`; `number` is its place among all."""
+    """`count` elements from `start` on that are copied and reduced at once; the `number`-th of the
+    array."""
 
     number: int
     start: int
@@ -44,18 +47,18 @@ class Piece:
 
     @property
     def buffer(self) -> int:
-        """Which of the device's buffers it goes through."""
+        """Index of the device buffer that holds it."""
         return self.number % BUFFERS
 
     @property
     def end(self) -> int:
-        """The element behind its last."""
+        """Index after its last element."""
         return self.start + self.count
 
 
 def schedule(n: int, chunk: int, size: int) -> tuple[Piece, ...]:
-    """The pieces of `n` elements of `size` bytes in their order: whole chunks of so many elements,
-    what is left, and the last of all in halves, down to 8 MiB."""
+    """The pieces of `n` elements of `size` bytes: chunks of `chunk` elements and the rest, the last
+    of them halved down to 8 MiB."""
     counts = [chunk] * (n // chunk) + ([n % chunk] if n % chunk else [])
     pack = max(1, _PACK_BYTES // size)
     while counts and counts[-1] * size > _LAST_BYTES:
@@ -69,37 +72,23 @@ def schedule(n: int, chunk: int, size: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-#: One thread of the host copies at 10 GB/s or so, and a link takes several times that.
-_MOST_THREADS = 16
-#: What a thread copies at once, in bytes: less is not worth a thread's while.
-_LEAST_BYTES = 1 << 20
-
-
-class Feed(Protocol):
-    """Gives the bytes of pieces, in their order."""
-
-    def give(self, piece: Piece) -> np.ndarray:
-        """Those of a piece, which stay as they are until its copy has ended."""
-
-    def given(self, piece: Piece, mark: Any) -> None:
-        """The copy of a piece ends with this mark."""
-
-
-class Held:
-    """The array itself, `array` as bytes, of elements of `size` bytes."""
+class Feed:
+    """Supplies the bytes of each piece, in order, from an `array` of bytes with elements of `size`
+    bytes."""
 
     def __init__(self, array: np.ndarray, size: int) -> None:
         self._array, self._size = array, size
 
     def give(self, piece: Piece) -> np.ndarray:
+        """The bytes of a piece, unchanged until its copy has ended."""
         return self._array[piece.start * self._size : piece.end * self._size]
 
-    def given(self, piece: Piece, mark: Any) -> None:
-        pass
+    def copied(self, piece: Piece, mark: Any) -> None:
+        """Called when the copy of a piece is enqueued; it ends at the mark."""
 
 
-class Idle:
-    """Whatever lies in some places, for who wants no more than that it is copied."""
+class UnfilledFeed(Feed):
+    """Supplies whatever the pinned `places` hold: for copies whose contents do not matter."""
 
     def __init__(self, places: Sequence[np.ndarray], size: int) -> None:
         self._places, self._size = places, size
@@ -107,24 +96,23 @@ class Idle:
     def give(self, piece: Piece) -> np.ndarray:
         return self._places[piece.buffer][: piece.count * self._size]
 
-    def given(self, piece: Piece, mark: Any) -> None:
-        pass
 
-
-class Staged:
-    """An array that lies elsewhere, as bytes: brought to one of some `places` by threads, while
-    what came before is copied from the others."""
+class StagingFeed(Feed):
+    """Copies each piece to one of the pinned `places` by threads, while earlier pieces are copied
+    to the device on `lane`."""
 
     def __init__(
         self, array: np.ndarray, size: int, places: Sequence[np.ndarray], lane: Lane
     ) -> None:
-        self._array, self._size, self._places, self._lane = array, size, places, lane
+        super().__init__(array, size)
+        self._places, self._lane = places, lane
         self._threads = min(cpu_count(), _MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads)
         self._marks: dict[int, Any] = {}
+        self.close = self._pool.shutdown
 
     def give(self, piece: Piece) -> np.ndarray:
-        source = self._array[piece.start * self._size : piece.end * self._size]
+        source = super().give(piece)
         place = self._places[piece.buffer][: len(source)]
         if piece.buffer in self._marks:
             self._lane.wait(self._marks.pop(piece.buffer))
@@ -133,132 +121,98 @@ class Staged:
         list(self._pool.map(lambda span: np.copyto(place[span], source[span]), spans))
         return place
 
-    def given(self, piece: Piece, mark: Any) -> None:
+    def copied(self, piece: Piece, mark: Any) -> None:
         self._marks[piece.buffer] = mark
-
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(cancel_futures=True)
-
-
-_THREADS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Marks where the work of one run begins, and where it ends."""
-
-    start: Any
-    end: Any
-
-
-class Way(Protocol):
-    """One row: the whole array, once for each run."""
-
-    def run(self) -> Span:
-        """Enqueue all of it. May raise KernelFault."""
-
-
-class Checked(Way, Protocol):
-    """One that leaves answers: of its pieces, and of the whole."""
-
-    def poison(self) -> None:
-        """Overwrite what an earlier run has left."""
-
-    def answers(self) -> tuple[Array, Array]:
-        """Wait, and bring the answers of all pieces and of the whole back. Raises KernelFault."""
-
-    def damage(self) -> str | None:
-        """What runs have written outside their buffers, in words; None if nothing."""
 
 
 class Stage:
-    """What all ways share: a lane for copies, one for launches, and buffers on the device."""
+    """The streams and device buffers that all transfer modes share: `copies` and `work` run
+    concurrently."""
 
-    def __init__(self, backend: Backend, nbytes: int, buffers: int) -> None:
+    def __init__(self, backend: Backend, nbytes: int) -> None:
         self.backend = backend
         self.copies: Lane = backend.lane()
         self.work: Lane = backend.lane()
-        self.buffers: tuple[Buffer, ...] = tuple(backend.allocate(nbytes) for _ in range(buffers))
-        backend.synchronize()  # they are poisoned
+        self.buffers: tuple[Buffer, ...] = tuple(backend.allocate(nbytes) for _ in range(BUFFERS))
+        backend.synchronize()  # allocation fills them
 
     def release(self) -> None:
-        """Wait for what is under way, and free the buffers."""
-        with suppress(KernelFault):  # which has been told
+        """Wait for work in flight, and free the buffers."""
+        with suppress(KernelFault):  # reported already
             for lane in (self.copies, self.work):
                 lane.synchronize()
         self.backend.free(*self.buffers)
 
 
+class TransferMode(Protocol):
+    """Takes the whole array to the device once a run."""
+
+    def run(self) -> tuple[Any, Any]:
+        """Enqueue all copies and kernels; the marks before and after them. Raises KernelFault."""
+
+    def poison(self) -> None:
+        """Overwrite what an earlier run has left."""
+
+    def results(self) -> tuple[Array, Array]:
+        """Wait, and download the results of all pieces and of the whole. Raises KernelFault."""
+
+    def damage(self) -> str | None:
+        """Which bytes outside of their buffers the runs have written; None if none."""
+
+
 class Copying:
-    """Copies alone: what no way through these buffers can be faster than."""
+    """Copies without kernels: the ceiling of every mode with these buffers."""
 
     def __init__(self, stage: Stage, pieces: Sequence[Piece], feed: Feed) -> None:
         self._stage, self._pieces, self._feed = stage, pieces, feed
 
-    def run(self) -> Span:
-        lane, start = self._stage.copies, self._stage.copies.mark()
+    def run(self) -> tuple[Any, Any]:
+        lane = self._stage.copies
+        start = lane.mark()
         for piece in self._pieces:
             lane.copy_in(self._stage.buffers[piece.buffer], self._feed.give(piece))
-        return Span(start, lane.mark())
-
-
-class Fold:
-    """The answers of pieces, kept one behind the other, and folded in that order."""
-
-    def __init__(self, lane: Lane, reduction: Reduction, pieces: int) -> None:
-        self._lane, self._reduction, self._pieces = lane, reduction, pieces
-        self._kept = lane.allocate(pieces * reduction.result_size)
-        self._out = lane.allocate(reduction.result_size)
-        keep, self._fold_program = _programs(lane, reduction)
-        self._keep_program = keep
-
-    @property
-    def own(self) -> tuple[Buffer, ...]:
-        """Its buffers."""
-        return self._kept, self._out
-
-    def keeper(self, answer: Buffer, number: int) -> Launch:
-        """A launch that keeps the answer of a piece."""
-        return self._lane.launcher(self._keep_program, 1, 1, [answer, self._kept, number])
-
-    @cached_property
-    def fold(self) -> Launch:
-        """A launch that folds what is kept."""
-        return self._lane.launcher(self._fold_program, 1, 1, [self._kept, self._out, self._pieces])
+        return start, lane.mark()
 
     def poison(self) -> None:
-        """Overwrite the answers."""
-        for buffer in self.own:
-            self._lane.poison(buffer)
+        pass
 
-    def answers(self) -> tuple[Array, Array]:
-        """Wait, and bring them back."""
-        kind, lane = self._reduction.result_dtype, self._lane
-        return lane.download(self._kept, kind, self._pieces), lane.download(self._out, kind, 1)
+    def results(self) -> tuple[Array, Array]:
+        self._stage.copies.synchronize()
+        return np.empty(0), np.empty(0)
+
+    def damage(self) -> None:
+        return None
 
 
 class Streamed:
-    """Copies and kernels at the same time, piece by piece."""
+    """Copies and kernels overlapped, piece by piece; the results of pieces are kept in order and
+    folded at the end."""
 
     def __init__(
         self, stage: Stage, pieces: Sequence[Piece], feed: Feed, plans: Mapping[int, Plan],
         programs: Programs,
     ) -> None:  # fmt: skip
         self._stage, self._pieces, self._feed = stage, pieces, feed
-        reduction = next(iter(plans.values())).problem.reduction
-        self._fold = Fold(stage.work, reduction, len(pieces))
-        shapes = dict.fromkeys((piece.buffer, piece.count) for piece in pieces)
+        work = stage.work
+        self._reduction = reduction = next(iter(plans.values())).problem.reduction
         self._bounds = {
-            (buffer, count): Bound(stage.work, plans[count], programs, stage.buffers[buffer])
-            for buffer, count in shapes
+            (buffer, count): Bound(work, plans[count], programs, stage.buffers[buffer])
+            for buffer, count in dict.fromkeys((piece.buffer, piece.count) for piece in pieces)
         }
+        folds = build_all(work, _fold_sources(reduction))
+        self._kept = work.allocate(len(pieces) * reduction.result_size)
+        self._out = work.allocate(reduction.result_size)
+        keep, fold = folds["keep_answer"], folds["fold_answers"]
         self._keepers = [
-            self._fold.keeper(self._bounds[piece.buffer, piece.count].out, piece.number)
+            work.launcher(keep, 1, 1, [self._bound(piece).out, self._kept, piece.number])
             for piece in pieces
         ]
+        self._fold = work.launcher(fold, 1, 1, [self._kept, self._out, len(pieces)])
 
-    def run(self) -> Span:
+    def _bound(self, piece: Piece) -> Bound:
+        return self._bounds[piece.buffer, piece.count]
+
+    def run(self) -> tuple[Any, Any]:
         copies, work, free = self._stage.copies, self._stage.work, dict[int, Any]()
         start = copies.mark()
         for piece, keep in zip(self._pieces, self._keepers, strict=True):
@@ -266,75 +220,65 @@ class Streamed:
             if piece.buffer in free:
                 copies.follow(free[piece.buffer])
             copies.copy_in(self._stage.buffers[piece.buffer], data)
-            there = copies.mark()
-            self._feed.given(piece, there)
-            work.follow(there)
-            self._bounds[piece.buffer, piece.count].run()
+            arrived = copies.mark()
+            self._feed.copied(piece, arrived)
+            work.follow(arrived)
+            self._bound(piece).run()
             keep()
             free[piece.buffer] = work.mark()
-        self._fold.fold()
-        return Span(start, work.mark())
+        self.fold()
+        return start, work.mark()
+
+    def fold(self) -> None:
+        """Enqueue the fold of the kept results."""
+        self._fold()
 
     def poison(self) -> None:
-        """Overwrite what an earlier run has left."""
         for bound in self._bounds.values():
             bound.poison()
-        self._fold.poison()
+        for buffer in (self._kept, self._out):
+            self._stage.work.poison(buffer)
         self._stage.work.synchronize()
 
-    def answers(self) -> tuple[Array, Array]:
-        """Wait, and bring the answers of all pieces and of the whole back."""
-        return self._fold.answers()
+    def results(self) -> tuple[Array, Array]:
+        kind, work = self._reduction.result_dtype, self._stage.work
+        return work.download(self._kept, kind, len(self._pieces)), work.download(self._out, kind, 1)
 
     def damage(self) -> str | None:
-        """What runs have written outside their buffers."""
         return next(filter(None, (bound.damage() for bound in self._bounds.values())), None)
 
 
 class Mapped:
-    """One launch over the whole array where it lies, `given` in the host's memory."""
+    """One launch that reads the pinned array in host memory."""
 
-    def __init__(self, stage: Stage, given: Buffer, plan: Plan, programs: Programs) -> None:
+    def __init__(self, stage: Stage, pinned: Buffer, plan: Plan, programs: Programs) -> None:
         self._work = stage.work
-        self._bound = Bound(stage.work, plan, programs, given)
+        self._bound = Bound(stage.work, plan, programs, pinned)
+        self.damage = self._bound.damage
 
-    def run(self) -> Span:
+    def run(self) -> tuple[Any, Any]:
         start = self._work.mark()
         self._bound.run()
-        return Span(start, self._work.mark())
+        return start, self._work.mark()
 
     def poison(self) -> None:
-        """Overwrite what an earlier run has left."""
         self._bound.poison()
         self._work.synchronize()
 
-    def answers(self) -> tuple[Array, Array]:
-        """Wait, and bring the answer back: the whole is one piece."""
-        found = self._bound.answers()
-        return found, found
-
-    def damage(self) -> str | None:
-        """What runs have written outside their buffers."""
-        return self._bound.damage()
+    def results(self) -> tuple[Array, Array]:
+        result = self._bound.answers()
+        return result, result
 
 
-def _programs(backend: Backend, reduction: Reduction) -> tuple[Program, Program]:
-    """What keeps an answer and what folds those that are kept. Raises EnvironmentProblem."""
+def _fold_sources(reduction: Reduction) -> list[Source]:
+    """The kernels that keep the result of a piece and that fold the kept results."""
     path = Path(str(files("cudareduce.bench.stream") / "fold.cu"))
-    text = prelude(reduction, "last", _THREADS, 1, 1)
+    text = prelude(reduction, "last", 32, 1, 1)
     text += f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}'
-    names = ("keep_answer", "fold_answers")
-    built = []
-    for program in backend.build([Source(text, name, path) for name in names]):
-        if isinstance(program, BuildError):
-            raise program
-        assert program is not None  # there was no deadline
-        built.append(program)
-    keep, fold = built
-    return keep, fold
+    return [Source(text, name, path) for name in ("keep_answer", "fold_answers")]
 
 
-#: Elements of which every block of a large launch finds some.
+#: Elements with which every block of a large launch has some.
 _ELEMENTS = 2**20
 
 
@@ -346,12 +290,12 @@ def why_not_mapped(device: TimedBackend, case: Case, n: int) -> str | None:
     place[: values.nbytes] = values.view(np.uint8)
     with device.another() as other:
         plan = case.plan(len(values), 1, other.limits())
-        given = other.pin(place)
+        pinned = other.pin(place)
         try:
-            Bound(other, plan, programs_of(other, {case: plan})[case], given).run()
+            Bound(other, plan, programs_of(other, {case: plan})[case], pinned).run()
             other.synchronize()
         except KernelFault as fault:
             return f"does not read the host's memory where it lies ({fault})"
         finally:
-            other.free(given)
+            other.free(pinned)
     return None

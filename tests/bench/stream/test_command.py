@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.bench.stream import pipeline, trial
+from cudareduce.bench.stream import pipeline, run
 from cudareduce.bench.stream.pipeline import Piece
 from cudareduce.errors import KernelFault
 from tests.conftest import read_result
@@ -24,7 +24,7 @@ V7 = "reduce_v7_shuffle"
 
 @pytest.fixture(autouse=True)
 def a_quick_look_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_QUICK", 1000)
+    monkeypatch.setattr(run, "_QUICK", 1000)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_more_than_the_host_has_is_a_skip(
 def test_without_room_for_a_second_array_there_is_no_pageable_one(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "why_too_large", lambda nbytes: "no" if nbytes > 2e5 else None)
+    monkeypatch.setattr(run, "why_too_large", lambda nbytes: "no" if nbytes > 2e5 else None)
     code, out, _ = cudareduce("bench", V7, *SMALL, *CPU)
     assert code == 0
     assert "pageable 64 KiB: skipped, takes a second array" in out
@@ -177,7 +177,7 @@ def test_a_piece_that_goes_wrong_is_told(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """With a copy that is left out a kernel reads what lay in the buffer before."""
-    given = pipeline.Held.give
+    given = pipeline.Feed.give
 
     def give(held: Any, piece: Piece) -> np.ndarray:
         if piece.number == 4 and what == "lost":
@@ -188,14 +188,14 @@ def test_a_piece_that_goes_wrong_is_told(
             piece = Piece(4, piece.start + 1, piece.count)
         return given(held, piece)
 
-    monkeypatch.setattr(pipeline.Held, "give", give)
+    monkeypatch.setattr(pipeline.Feed, "give", give)
     code, out, _ = cudareduce("verify", V7, *SMALL, "--dtype", "int32", *CPU)
     assert code == 3
     assert "elements 16384 to 20479, piece 5 of 8: got" in out.replace("\n", " ")
 
 
 def test_a_fold_that_is_left_out_is_told(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline.Fold, "fold", lambda fold: None)
+    monkeypatch.setattr(pipeline.Streamed, "fold", lambda streamed: None)
     code, out, _ = cudareduce("verify", V7, *SMALL, *CPU)
     assert code == 3
     assert "WRONG: got nan" in out
@@ -204,10 +204,10 @@ def test_a_fold_that_is_left_out_is_told(cudareduce: Call, monkeypatch: pytest.M
 def test_a_kernel_that_faults_leaves_the_others(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = pipeline.Mapped.run
+    right_run = pipeline.Mapped.run
 
     def fault(way: Any) -> Any:
-        run(way)
+        right_run(way)
         raise KernelFault("it reads where nothing is")
 
     monkeypatch.setattr(pipeline.Mapped, "run", fault)
@@ -261,7 +261,7 @@ def test_slower_copies_are_found(
 def test_a_kernel_that_cannot_read_mapped_memory_is_left_out(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "why_not_mapped", lambda *more: "does not read it")
+    monkeypatch.setattr(run, "why_not_mapped", lambda *more: "does not read it")
     with fake_gpu(monkeypatch, cache):
         code, out, _ = cudareduce("verify", V7, *SMALL)
     assert code == 0

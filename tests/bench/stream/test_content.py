@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cudareduce.bench.stream import source
-from cudareduce.bench.stream.source import found, joined, made
+from cudareduce.bench.stream.source import cut_points, joined, read_content
 from cudareduce.reduction.inputs import as_numbers
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.reduction.reference import reference
@@ -24,7 +24,8 @@ def test_parts_add_up_to_the_whole(op: str, dtype: str, pattern: str) -> None:
     reduction = reduction_of(op, dtype)
     array = np.empty(4321, reduction.dtype.storage)
     steps: list[None] = []
-    known = made(array, reduction, pattern, 1, [17, 1234, 4321], lambda: steps.append(None))
+    cuts = cut_points(4321, [17, 1234, 4321])
+    known = read_content(array, reduction, cuts, lambda: steps.append(None), pattern, 1)
     whole = reference(reduction, array, 1)
     assert len(steps) == len(known.parts) == 7
     for start, end in ((0, 17), (17, 1234), (1000, 4321), (0, 4321)):
@@ -34,7 +35,7 @@ def test_parts_add_up_to_the_whole(op: str, dtype: str, pattern: str) -> None:
             rtol=1e-9, atol=1e-9,
         )  # fmt: skip
     assert known.of(0, 4321).expected.dtype.kind == whole.expected.dtype.kind
-    again = found(array, reduction, [2000], lambda: None)
+    again = read_content(array, reduction, cut_points(4321, [2000]), lambda: None)
     np.testing.assert_allclose(
         again.of(0, 4321).expected.astype(float), known.of(0, 4321).expected.astype(float)
     )
@@ -44,7 +45,7 @@ def test_parts_add_up_to_the_whole(op: str, dtype: str, pattern: str) -> None:
 def test_no_sum_of_exact_elements_is_rounded(n: int) -> None:
     reduction = reduction_of("sum", "float32")
     array = np.empty(n, np.float32)
-    made(array, reduction, "exact", 3, [], lambda: None)
+    read_content(array, reduction, cut_points(n, []), lambda: None, "exact", 3)
     numbers = as_numbers(array, reduction.dtype)
     assert (numbers != 0).all()
     in_order = np.cumsum(numbers, dtype=np.float32)
@@ -54,9 +55,8 @@ def test_no_sum_of_exact_elements_is_rounded(n: int) -> None:
 def test_integers_wrap_across_parts() -> None:
     reduction = reduction_of("sum", "int32")
     array = np.full(3000, 2**30, np.int32)
-    assert found(array, reduction, [], lambda: None).of(0, 3000).expected == array.sum(
-        dtype=np.int32
-    )
+    content = read_content(array, reduction, cut_points(3000, []), lambda: None)
+    assert content.of(0, 3000).expected == array.sum(dtype=np.int32)
 
 
 def test_a_nan_of_one_part_is_one_of_the_whole() -> None:
