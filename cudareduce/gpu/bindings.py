@@ -1,7 +1,7 @@
-"""What PyCUDA does not wrap, through cuda-bindings: a gate in a stream, and CUDA graphs.
+"""Stream gates and CUDA graphs through cuda-bindings, which alone this module imports, on demand.
 
-The only module that imports cuda-bindings, and only when one of the two is asked for. The driver's
-functions act on the context that PyCUDA has made current; streams travel as their handles.
+The driver's functions act on the context that PyCUDA has made current; streams are passed as
+handles.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from cudareduce.errors import EnvironmentProblem
 
 
 def load() -> Any:
-    """The driver's functions; where they are missing an EnvironmentProblem that says what to
-    install."""
+    """The driver's functions. Raises EnvironmentProblem if cuda-bindings is not installed."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -27,7 +26,7 @@ def load() -> Any:
 
 
 def _checked(driver: Any, name: str, *arguments: Any) -> Any:
-    """Call a function that returns its result behind an error code, and return the result."""
+    """Call a function of the driver; its result. Raises EnvironmentProblem for an error code."""
     code, *values = getattr(driver, name)(*arguments)
     if int(code) != 0:
         raise EnvironmentProblem(
@@ -37,11 +36,9 @@ def _checked(driver: Any, name: str, *arguments: Any) -> Any:
 
 
 class StreamGate:
-    """Lets a stream wait for the host without keeping the GPU busy. Raises EnvironmentProblem.
-
-    The stream waits until a word of mapped host memory has counted up to the number of gates closed
-    so far, so a gate that is opened late never opens the next one too.
-    """
+    """A `Gate`: the stream waits until a `word` of host memory, at `address` on the GPU, reaches
+    the number of gates closed so far, so a late opening never opens the next gate. Raises
+    EnvironmentProblem."""
 
     def __init__(self, stream: int, word: Any, address: int) -> None:
         self._driver = load()
@@ -50,18 +47,16 @@ class StreamGate:
         self._wait = (self._driver.CUstream(stream), address, int(flags))
 
     def close(self) -> None:
-        """Enqueue a wait."""
         stream, address, flags = self._wait
         self._closed += 1
         _checked(self._driver, "cuStreamWaitValue32", stream, address, self._closed, flags)
 
     def open(self) -> None:
-        """Let the stream go on."""
         self._word[0] = self._closed
 
 
 class CapturedGraph:
-    """Work captured from a stream, to be enqueued by one call. Raises EnvironmentProblem."""
+    """A `Graph` of the work that `run` enqueues. Raises EnvironmentProblem."""
 
     def __init__(self, stream: int, run: Launch) -> None:
         self._driver = driver = load()
@@ -77,7 +72,6 @@ class CapturedGraph:
 
     @property
     def launch(self) -> Launch:
-        """One call that enqueues all of it."""
         call: Callable[[Any, Any], Any] = self._driver.cuGraphLaunch
         executable, stream = self._executable, self._stream
 
@@ -89,6 +83,5 @@ class CapturedGraph:
         return launch
 
     def close(self) -> None:
-        """Give the driver's memory back."""
         _checked(self._driver, "cuGraphExecDestroy", self._executable)
         _checked(self._driver, "cuGraphDestroy", self._graph)

@@ -1,7 +1,6 @@
-"""The GPU, through PyCUDA.
+"""The GPU backend, through PyCUDA: prepared asynchronous launches on one stream.
 
-Uses the device's primary context, so that libraries on the runtime API share it, and prepared
-asynchronous launches on one stream. `pycuda.autoinit` is never imported.
+It uses the device's primary context, which libraries on the runtime API share.
 """
 
 from __future__ import annotations
@@ -37,49 +36,19 @@ from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOf
 from cudareduce.gpu import bindings, driver
 from cudareduce.gpu.driver import explained
 from cudareduce.gpu.modules import CudaProgram, Modules
-from cudareduce.gpu.nvml import NvmlMonitor, management_facts
+from cudareduce.gpu.nvml import NvmlMonitor
 from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.machine.host import host_name
 from cudareduce.reduction.sizes import counted
 
-
-def device_info(driver: Any, device: Any, nvcc: str | None) -> DeviceInfo:
-    """What PyCUDA's driver module and, where installed, NVML say of a device; `nvcc` is the release
-    of the compiler."""
-    attribute, get = driver.device_attribute, device.get_attribute
-    clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
-    version = driver.get_driver_version()
-    facts = management_facts(device.pci_bus_id())
-    return DeviceInfo(
-        name=device.name(),
-        cc="{}.{}".format(*device.compute_capability()),
-        sm_count=get(attribute.MULTIPROCESSOR_COUNT),
-        threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
-        l2_bytes=get(attribute.L2_CACHE_SIZE),
-        memory_bytes=device.total_memory(),
-        memory_clock_khz=clock,
-        bus_bits=bits,
-        peak_gb_s=theoretical_gb_s(clock, bits),
-        uuid=facts.uuid,
-        ecc=bool(get(attribute.ECC_ENABLED)),
-        mig=facts.mig,
-        power_limit_w=facts.power_limit_w,
-        driver=facts.driver,
-        cuda=f"{version // 1000}.{version % 1000 // 10}",
-        nvcc=nvcc,
-        host=host_name(),
-    )
-
-
-#: Bytes on either side: what a block of 1024 threads writes when its bound is off by one tile. A
-#: multiple of 256, so that buffers stay as aligned as allocations are.
+#: Bytes of the guard bands around a buffer: what a block of 1024 threads writes when its bound is
+#: off by one tile. A multiple of 256, so that buffers are as aligned as allocations.
 BAND = 4096
 SET_BITS = 0xFF
 
 
 class GuardedBuffer:
-    """Device memory; `address` lies a band, and where asked for a misalignment, into its
-    allocation."""
+    """Device memory between guard bands; `address` is `misalign` bytes off its alignment."""
 
     def __init__(self, allocation: Any, nbytes: int, misalign: int = 0, band: int = BAND) -> None:
         self.allocation, self.nbytes, self._band = allocation, nbytes, band
@@ -87,7 +56,7 @@ class GuardedBuffer:
 
     @property
     def bands(self) -> tuple[tuple[str, int, int], ...]:
-        """Where each band lies, its address and its size."""
+        """Position, address and bytes of each band."""
         start, end = int(self.allocation), self.address + self.nbytes
         if not self._band:
             return ()
@@ -97,8 +66,7 @@ class GuardedBuffer:
 def guarded(
     driver: Any, stream: Any, nbytes: int, misalign: int = 0, band: int = BAND
 ) -> GuardedBuffer:
-    """Allocate `nbytes` bytes between bands, none if `band` is 0, and `misalign` bytes further on.
-    Raises the driver's MemoryError."""
+    """Allocate `nbytes` bytes between bands of `band` bytes. Raises the driver's MemoryError."""
     whole = max(1, nbytes + misalign + 2 * band)
     buffer = GuardedBuffer(driver.mem_alloc(whole), nbytes, misalign, band)
     for _, address, size in buffer.bands:
@@ -107,7 +75,7 @@ def guarded(
 
 
 def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
-    """What was written outside a buffer, which is mended; None if nothing was."""
+    """Describe writes into a buffer's bands, and restore these; None if there are none."""
     found = None
     for where, address, size in buffer.bands:
         held = np.empty(size, np.uint8)
@@ -115,66 +83,25 @@ def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
         changed = np.flatnonzero(held != SET_BITS)
         if len(changed):
             driver.memset_d8_async(address, SET_BITS, size, stream)
-            first = len(held) - changed[-1] if where == "before" else changed[0] + 1
+            nearest = len(held) - changed[-1] if where == "before" else changed[0] + 1
             found = found or (
                 f"{counted(len(changed), 'byte')} {where} a buffer of {buffer.nbytes}, the nearest "
-                f"{counted(int(first), 'byte')} {where} it"
+                f"{counted(int(nearest), 'byte')} {where} it"
             )
     return found
 
 
-#: Bytes of dynamic shared memory that a block has without asking.
-_UNASKED = 48 * 1024
-
-
-def launcher(
-    driver: Any, function: Any, shape: tuple[int, int, int], values: Sequence[int], stream: Any
-) -> Launch:
-    """A launch of a function with these arguments into a stream; its shape is blocks, threads a
-    block, and bytes of dynamic shared memory a block. Raises KernelFault, at once or when run."""
-    grid, block, shared = shape
-    if shared > _UNASKED:
-        most = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        try:
-            function.set_attribute(most, shared)
-        except driver.Error as error:
-            raise _refusal(f"{shared} bytes of shared memory", error) from None
-    function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
-    call = function.prepared_async_call
-    launch = partial(call, (grid, 1), (block, 1, 1), stream, *values, shared_size=shared)
-
-    def checked() -> None:
-        try:
-            launch()
-        except driver.Error as error:
-            raise _refusal(f"to launch a grid of {grid} x {block} threads", error) from None
-
-    return checked
-
-
-def address_of(argument: Buffer | int) -> int:
-    """A size as it is, and of memory where it begins."""
-    return argument if isinstance(argument, int) else argument.address
-
-
-def _refusal(what: str, error: Exception) -> KernelFault:
-    return KernelFault(f"the GPU refuses {what}: {error}")
-
-
-#: CU_MEMHOSTREGISTER_PORTABLE and CU_MEMHOSTREGISTER_DEVICEMAP: for every context, and for kernels.
-_FOR_ALL, _FOR_KERNELS = 1, 2
+#: CU_MEMHOSTREGISTER_PORTABLE (for every context) | CU_MEMHOSTREGISTER_DEVICEMAP (for kernels).
+_REGISTER_FLAGS = 1 | 2
 
 
 class PinnedMemory:
-    """An array of bytes, kept in memory where it lies; as a number, where the GPU finds it. Raises
-    OutOfMemory where the driver keeps no more there."""
+    """Pins an array of bytes; as an integer, its address on the GPU. Raises OutOfMemory."""
 
     def __init__(self, library: Any, array: np.ndarray) -> None:
         self._library, self._array = library, array
         place, self._address = ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64()
-        code = library.cuMemHostRegister_v2(
-            place, ctypes.c_size_t(array.nbytes), _FOR_ALL | _FOR_KERNELS
-        )
+        code = library.cuMemHostRegister_v2(place, ctypes.c_size_t(array.nbytes), _REGISTER_FLAGS)
         code = code or library.cuMemHostGetDevicePointer_v2(ctypes.byref(self._address), place, 0)
         if code:
             raise OutOfMemory(
@@ -186,14 +113,14 @@ class PinnedMemory:
         return self._address.value
 
     def free(self) -> None:
-        """Let the memory move again."""
+        """Unpin the array."""
         self._library.cuMemHostUnregister(ctypes.c_void_p(self._array.ctypes.data))
 
 
 class CudaBackend:
-    """One GPU. Enter it as a context manager; the primary context is released on exit. No driver,
-    no PyCUDA or no such GPU is an EnvironmentProblem. A `bare` one leaves memory as the driver
-    gives it, for tools that watch it: between no guards, and not poisoned."""
+    """One GPU, as a context manager that releases the primary context on exit. Raises
+    EnvironmentProblem without driver, PyCUDA or this GPU. A `bare` backend neither guards nor
+    poisons memory, for tools that watch it."""
 
     name: BackendName = "cuda"
     traits = Traits(isolated=False, watches=False, large=True, host_copies=1)
@@ -215,7 +142,7 @@ class CudaBackend:
         return self
 
     def sparse(self) -> None:
-        """Nothing: what a GPU reads must be there."""
+        """None: a GPU reads only memory that exists."""
 
     @property
     def stream_handle(self) -> int:
@@ -223,7 +150,7 @@ class CudaBackend:
 
     @staticmethod
     def ways(repeats: int, *, quick: bool) -> Iterator[str]:
-        """The GPU has an order of its own, another at each launch."""
+        """The GPU schedules blocks by itself, differently at each launch."""
         yield from [""] * repeats
 
     def __enter__(self) -> CudaBackend:
@@ -234,17 +161,15 @@ class CudaBackend:
         tb: TracebackType | None,
     ) -> None:  # fmt: skip
         self.free(*self._buffers)
-        # While it is current: later, when it happens to be collected, PyCUDA would make it current
-        # to release it, in the middle of whatever another context is doing then, and leave it so.
+        # Now, while it is current: PyCUDA's garbage collection would make it current later, in the
+        # middle of another context's work, and leave it so.
         self._context.detach()
         self._modules.close()
 
     @contextmanager
     def another(self) -> Iterator[CudaBackend]:
-        """The same GPU in a context of its own, which ends with its buffers on leaving.
-
-        What has been compiled is loaded there and not compiled again.
-        """
+        """The same GPU in a new context, which ends with its buffers on leaving; compiled kernels
+        are loaded there without compiling them again."""
         try:
             context = self._device.make_context()
         except self._driver.MemoryError:
@@ -266,15 +191,31 @@ class CudaBackend:
             context.detach()
 
     def info(self) -> DeviceInfo:
-        """What the driver and, where installed, NVML say of this GPU."""
-        return device_info(self._driver, self._device, self._modules.nvcc_release)
+        attribute, device = self._driver.device_attribute, self._device
+        get = device.get_attribute
+        clock, bits = get(attribute.MEMORY_CLOCK_RATE), get(attribute.GLOBAL_MEMORY_BUS_WIDTH)
+        version = self._driver.get_driver_version()
+        return DeviceInfo(
+            name=device.name(),
+            cc="{}.{}".format(*device.compute_capability()),
+            sm_count=get(attribute.MULTIPROCESSOR_COUNT),
+            threads_per_sm=get(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+            l2_bytes=get(attribute.L2_CACHE_SIZE),
+            memory_bytes=device.total_memory(),
+            memory_clock_khz=clock,
+            bus_bits=bits,
+            peak_gb_s=theoretical_gb_s(clock, bits),
+            ecc=bool(get(attribute.ECC_ENABLED)),
+            cuda=f"{version // 1000}.{version % 1000 // 10}",
+            nvcc=self._modules.nvcc_release,
+            host=host_name(),
+            **NvmlMonitor(device.pci_bus_id()).facts(),
+        )
 
     def limits(self) -> DeviceLimits:
-        """What launch shapes depend on."""
-        attribute = self._driver.device_attribute
+        attribute, get = self._driver.device_attribute, self._device.get_attribute
         return DeviceLimits(
-            self._device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
-            self._device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
+            get(attribute.MULTIPROCESSOR_COUNT), get(attribute.MAX_THREADS_PER_MULTIPROCESSOR)
         )
 
     def build(
@@ -333,7 +274,7 @@ class CudaBackend:
         return values
 
     def lane(self) -> CudaBackend:
-        """This one with a stream of its own."""
+        """A copy with its own stream."""
         other = copy(self)
         other.stream = self._driver.Stream()
         return other
@@ -361,25 +302,48 @@ class CudaBackend:
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
         assert isinstance(program, CudaProgram)
-        words = [arg if isinstance(arg, tuple) else (address_of(arg),) for arg in args]
-        if program.cooperative:
-            return program.cooperative.launcher(
-                grid, block, words, dynamic_shared, self.stream_handle, self.limits().sm_count
-            )
-        shape = grid, block, dynamic_shared
+        words = [
+            arg if isinstance(arg, tuple) else (arg if isinstance(arg, int) else arg.address,)
+            for arg in args
+        ]
+        if program.driver_module:
+            data = tuple(b"".join(word.to_bytes(8, "little") for word in some) for some in words)
+            call = KernelCall(0, (grid, 1, 1), (block, 1, 1), dynamic_shared, True, data)
+            return self.call(program, call)
+        if dynamic_shared > driver.DEFAULT_SHARED:
+            attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            try:
+                program.function.set_attribute(attribute, dynamic_shared)
+            except self._driver.Error as error:
+                shared = f"{dynamic_shared} bytes of shared memory"
+                raise KernelFault(f"the GPU refuses {shared}: {error}") from None
         values = [word for some in words for word in some]
-        return launcher(self._driver, program.function, shape, values, self.stream)
+        program.function.prepare("P" * len(values))  # pointers and sizes are both 64 bits wide
+        launch = partial(
+            program.function.prepared_async_call, (grid, 1), (block, 1, 1), self.stream, *values,
+            shared_size=dynamic_shared,
+        )  # fmt: skip
+
+        def checked() -> None:
+            try:
+                launch()
+            except self._driver.Error as error:
+                shape = f"a grid of {grid} x {block} threads"
+                raise KernelFault(f"the GPU refuses to launch {shape}: {error}") from None
+
+        return checked
 
     def call(self, program: Program, call: KernelCall) -> Launch:
-        assert isinstance(program, CudaProgram) and program.external is not None
-        return program.external.launcher(call, self.stream_handle, self.limits().sm_count)
+        assert isinstance(program, CudaProgram) and program.driver_module is not None
+        return program.driver_module.launcher(call, self.stream_handle, self.limits().sm_count)
 
     def variable(self, program: Program, index: int, nbytes: int) -> tuple[GuardedBuffer, bytes]:
-        assert isinstance(program, CudaProgram) and program.external is not None
-        address, size = program.external.variable(index)
+        assert isinstance(program, CudaProgram) and program.driver_module is not None
+        name = program.variables[index].rpartition("::")[2]
+        address, size = program.driver_module.variable(name)
         if size != nbytes:
             raise KernelFault(f"{program.entry}: a variable has {size} bytes, not {nbytes}")
-        buffer, known = GuardedBuffer(address, nbytes, band=0), program.external.initial
+        buffer, known = GuardedBuffer(address, nbytes, band=0), program.driver_module.initial
         if index not in known:
             known[index] = self.download(buffer, "uint8", nbytes).tobytes()
         return buffer, known[index]
@@ -393,7 +357,7 @@ class CudaBackend:
 
     @staticmethod
     def printed() -> list[str]:
-        """None: the driver prints them itself."""
+        """Empty: the driver prints to standard output."""
         return []
 
     def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
@@ -411,7 +375,6 @@ class CudaBackend:
         self.wait(self.stream)
 
     def wait(self, mark: Any) -> None:
-        """Wait for an event, or a stream."""
         try:
             mark.synchronize()
         except self._driver.Error as error:
@@ -423,7 +386,6 @@ class CudaBackend:
         self.stream.wait_for_event(mark)
 
     def finish(self) -> None:
-        """Wait for all work of the context, whichever stream it may have gone to."""
         self._driver.Context.synchronize()
 
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
@@ -432,7 +394,8 @@ class CudaBackend:
 
     @staticmethod
     def reset_persisting() -> None:
-        driver.reset_persisting_l2()
+        # A GPU without persisting lines, before compute capability 8.0, refuses without harm.
+        driver.library().cuCtxResetPersistingL2Cache()
 
     def monitor(self) -> Monitor:
         return NvmlMonitor(self._device.pci_bus_id())
@@ -441,7 +404,6 @@ class CudaBackend:
         bindings.load()
 
     def gate(self) -> Gate:
-        """A gate on a word of host memory that the GPU sees too."""
         flags = self._driver.host_alloc_flags.DEVICEMAP
         word = self._driver.pagelocked_zeros(1, np.uint32, mem_flags=flags)
         return bindings.StreamGate(self.stream_handle, word, int(word.base.get_device_pointer()))
@@ -454,13 +416,10 @@ class CudaBackend:
         return time.perf_counter_ns() / 1e3
 
     def mark(self) -> Any:
-        """Record an event behind all work enqueued so far."""
         return self._driver.Event().record(self.stream)
 
     def reached(self, event: Any) -> bool:
-        """True if the GPU has already passed an event."""
         return bool(event.query())
 
     def elapsed_us(self, start: Any, end: Any) -> float:
-        """Microseconds between two events that have both been reached."""
         return float(end.time_since(start)) * 1e3

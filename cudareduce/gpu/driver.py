@@ -1,4 +1,4 @@
-"""PyCUDA, or in words what keeps it from being there: the only module that imports it."""
+"""Imports PyCUDA, the only module to do so, and the driver's library; explains what is missing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
 
-#: There is no wheel of PyCUDA but the one that pip made and keeps.
-REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir pycuda"
+#: Bytes of dynamic shared memory that a block may have without a function attribute.
+DEFAULT_SHARED = 48 * 1024
+#: Rebuilds PyCUDA, of which pip keeps the wheel that it built.
+_REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir pycuda"
 
 
 def load() -> Any:
-    """PyCUDA's driver module, initialised; each way it can be missing is an EnvironmentProblem with
-    its own message."""
+    """PyCUDA's driver module, initialised. Raises EnvironmentProblem with the cause if it is
+    missing."""
     try:
         import pycuda.driver as driver
     except ImportError as error:
@@ -31,8 +33,7 @@ def load() -> Any:
 
 
 def compiler() -> Any:
-    """PyCUDA's compiler module, which does not tell what nvcc only warns of; `load` comes first and
-    says what is missing."""
+    """PyCUDA's compiler module, with nvcc's warnings silenced. Call `load` first."""
     import pycuda.compiler
 
     warnings.filterwarnings("ignore", "The CUDA compiler succeeded, but said", UserWarning)
@@ -40,8 +41,8 @@ def compiler() -> Any:
 
 
 def source_module(driver: Any, cubin: bytes) -> Any:
-    """A SourceModule of what `compiler` has made of a text. Of the text itself PyCUDA would ask
-    nvcc's preprocessor again whether it knows it, 0.3 s for one kernel after the other."""
+    """A SourceModule of machine code. Given the text instead, PyCUDA would run nvcc's preprocessor
+    again for its cache key: 0.3 s a kernel, one after the other."""
 
     class Compiled(compiler().SourceModule):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -53,36 +54,30 @@ def source_module(driver: Any, cubin: bytes) -> Any:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The driver's own library, for what PyCUDA does not wrap; `load` comes first and says what is
-    missing. Its functions act on the context that is current."""
+    """The driver's library, for functions that PyCUDA does not wrap. They act on the current
+    context. Call `load` first."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def explained(library: Any, code: int) -> str:
-    """What the driver means by the `code` that one of its library's functions returned."""
+    """The driver's description of an error `code`."""
     text = ctypes.c_char_p()
     library.cuGetErrorString(code, ctypes.byref(text))
     return f"CUDA error {code}: {(text.value or b'').decode()}"
 
 
-def reset_persisting_l2() -> None:
-    """Make lines of the L2 that a kernel has marked to persist ordinary ones. A GPU that has no
-    such lines, before compute capability 8.0, refuses, which is as good."""
-    library().cuCtxResetPersistingL2Cache()
-
-
 def submodule(name: str) -> Any:
-    """A part of PyCUDA besides the driver's; raises ImportError where it is not here."""
+    """Another module of PyCUDA. Raises ImportError."""
     return import_module(f"pycuda.{name}")
 
 
 def release() -> str:
-    """PyCUDA's own version; raises ImportError where it is not here."""
+    """PyCUDA's version. Raises ImportError."""
     return str(import_module("pycuda").VERSION_TEXT)
 
 
 def _why_not(error: ImportError) -> str:
-    """What keeps PyCUDA from being imported, and what to do about it."""
+    """Why PyCUDA cannot be imported, and the remedy."""
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("pycuda"):
         return (
             "PyCUDA is not installed: `cudareduce info` has the command, and says what else the "
@@ -96,6 +91,6 @@ def _why_not(error: ImportError) -> str:
     if "undefined symbol: cu" in str(error):
         return (
             f"PyCUDA cannot be loaded ({error}): the NVIDIA driver is older than the CUDA headers "
-            f"it was built with, so update the driver, or build PyCUDA again: {REBUILD}"
+            f"it was built with, so update the driver, or build PyCUDA again: {_REBUILD}"
         )
-    return f"PyCUDA cannot be loaded ({error}): build it again: {REBUILD}"
+    return f"PyCUDA cannot be loaded ({error}): build it again: {_REBUILD}"

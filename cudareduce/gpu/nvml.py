@@ -1,53 +1,18 @@
-"""What the driver's management library says of a GPU, where nvidia-ml-py is installed."""
+"""The state of a GPU from NVML, NVIDIA's management library, if nvidia-ml-py is installed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import active_children
 from typing import Any
 
 from cudareduce.machine.device import Conditions
 
 
-@dataclass(frozen=True, slots=True)
-class ManagementFacts:
-    """What NVML alone tells of a GPU; None where it is absent or does not answer."""
-
-    uuid: str | None = None
-    mig: bool | None = None
-    power_limit_w: float | None = None
-    driver: str | None = None
-
-
-def management_facts(pci_bus_id: str) -> ManagementFacts:
-    """Facts of the GPU at a PCI address: CUDA's and NVML's indices need not agree, addresses do."""
-    try:
-        import pynvml
-    except ModuleNotFoundError:
-        return ManagementFacts()
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ManagementFacts()
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        return ManagementFacts(
-            uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-            mig=_mig(pynvml, handle),
-            power_limit_w=_power(pynvml, handle),
-            driver=_text(pynvml.nvmlSystemGetDriverVersion()),
-        )
-    except pynvml.NVMLError:
-        return ManagementFacts()
-    finally:
-        pynvml.nvmlShutdown()
-
-
 class NvmlMonitor:
-    """Reads the state of the GPU at a PCI address, as `Monitor` says."""
+    """Reads one GPU's state as a `Monitor`. The GPU is found by its PCI address, since the indices
+    of CUDA and NVML may differ."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self.problem: str | None = None
@@ -65,92 +30,81 @@ class NvmlMonitor:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         except pynvml.NVMLError as error:
-            self._failed("state", error)
+            self._fail("state", error)
+
+    def facts(self) -> dict[str, Any]:
+        """The fields of `DeviceInfo` that only NVML knows."""
+        if self._handle is None:
+            return {}
+        nvml, handle = self._nvml, self._handle
+        uuid = self._ask("UUID", nvml.nvmlDeviceGetUUID, handle)
+        driver = self._ask("driver", nvml.nvmlSystemGetDriverVersion)
+        mig = self._ask("MIG mode", nvml.nvmlDeviceGetMigMode, handle)
+        limit = nvml.nvmlDeviceGetPowerManagementLimit
+        return {
+            "uuid": uuid.decode() if isinstance(uuid, bytes) else uuid,
+            "mig": bool(mig and mig[0]),  # boards without MIG refuse the question
+            "power_limit_w": self._number("power limit", 1000, limit, handle),
+            "driver": driver.decode() if isinstance(driver, bytes) else driver,
+        }
 
     def read(self) -> Conditions:
-        """The state at this moment."""
+        """The current clocks, power, temperature and event reasons."""
         if self._handle is None:
             return Conditions()
         nvml, handle = self._nvml, self._handle
-
-        def scaled(what: str, read: Callable[[], Any], factor: float = 1.0) -> float | None:
-            value = self._ask(what, read)
-            return None if value is None else value * factor
-
+        # Drivers before 535 have the event reasons under another name.
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        clock, temperature = nvml.nvmlDeviceGetClockInfo, nvml.nvmlDeviceGetTemperature
+        sensor = nvml.NVML_TEMPERATURE_GPU
         return Conditions(
-            sm_mhz=scaled(
-                "clocks", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
-            ),
-            memory_mhz=scaled(
-                "clocks", lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)
-            ),
-            power_w=scaled("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3),
-            temperature_c=scaled(
-                "temperature",
-                lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            ),
-            reasons=self._ask("event reasons", lambda: _reasons(nvml, handle)),
+            sm_mhz=self._number("clocks", 1, clock, handle, nvml.NVML_CLOCK_SM),
+            memory_mhz=self._number("clocks", 1, clock, handle, nvml.NVML_CLOCK_MEM),
+            power_w=self._number("power", 1000, nvml.nvmlDeviceGetPowerUsage, handle),
+            temperature_c=self._number("temperature", 1, temperature, handle, sensor),
+            reasons=self._ask("event reasons", reasons, handle),
         )
 
     def energy_j(self) -> float | None:
-        """Joules that the GPU has taken since its driver was loaded."""
+        """Joules that the GPU has used since its driver was loaded."""
         if self._handle is None:
             return None
         read = self._nvml.nvmlDeviceGetTotalEnergyConsumption
-        millijoules = self._ask("energy", lambda: read(self._handle))
-        return None if millijoules is None else millijoules / 1e3
+        return self._number("energy", 1000, read, self._handle)
 
     def other_processes(self) -> int:
-        """How many processes besides this one and its children compute on the GPU.
+        """The number of processes on the GPU without this one and its children.
 
-        Inside a container NVML may name processes by numbers of the host; then as many as there are
-        of our own are taken off.
+        In a container NVML may report process ids of the host; then the number of our own is
+        subtracted.
         """
         if self._handle is None:
             return 0
         own = [os.getpid(), *(child.pid for child in active_children() if child.pid)]
         read = self._nvml.nvmlDeviceGetComputeRunningProcesses
-        processes = self._ask("processes", lambda: read(self._handle))
-        running = {process.pid for process in processes or ()}
+        running = {process.pid for process in self._ask("processes", read, self._handle) or ()}
         if os.getpid() in running:
             return len(running - set(own))
         return max(0, len(running) - len(own))
 
-    def _ask(self, what: str, read: Callable[[], Any]) -> Any:
+    def _ask(self, what: str, read: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return read()
-        except (self._nvml.NVMLError, AttributeError) as error:
-            self._failed(what, error)
+            return read(*arguments)
+        except self._nvml.NVMLError as error:
+            self._fail(what, error)
             return None
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _number(
+        self, what: str, divisor: int, read: Callable[..., Any], *arguments: Any
+    ) -> float | None:
+        value = self._ask(what, read, *arguments)
+        return None if value is None else value / divisor
+
+    def _fail(self, what: str, error: Exception) -> None:
         """Keep the first problem: one sentence is enough."""
         if self.problem is None:
             self.problem = (
                 f"NVML does not tell the {what} of this GPU ({error}): what it does not tell stays "
                 "empty; see whether nvidia-smi does, and ask the administrator for permission"
             )
-
-
-def _reasons(nvml: Any, handle: Any) -> int:
-    """The bits have a new name since driver 535."""
-    read = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    return int((read or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _mig(pynvml: Any, handle: Any) -> bool:
-    try:
-        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
-    except pynvml.NVMLError:
-        return False  # boards without MIG answer "not supported"
-
-
-def _power(pynvml: Any, handle: Any) -> float | None:
-    try:
-        return float(pynvml.nvmlDeviceGetPowerManagementLimit(handle)) / 1e3
-    except pynvml.NVMLError:
-        return None

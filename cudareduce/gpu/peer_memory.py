@@ -1,6 +1,6 @@
-"""Memory of a GPU that the processes of one host address together: CUDA's IPC handles.
+"""GPU memory shared by processes of one host through CUDA's IPC handles.
 
-What lies on another GPU is then read and written over NVLink or PCIe, by loads and stores.
+Kernels read and write another GPU's memory over NVLink or PCIe by loads and stores.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.gpu.driver import load
 
-#: A handle exports whole pages of the driver: with one of its own nothing else goes along.
+#: A handle exports whole pages of the driver, so an allocation has pages of its own.
 _PAGE = 2**21
 
 
 class IpcMemory:
-    """An allocation in the context that is current, cleared, and those of other processes that it
+    """A cleared allocation in the current context, and the allocations of other processes that it
     has opened. Raises OutOfMemory."""
 
     def __init__(self, nbytes: int) -> None:
@@ -36,12 +36,12 @@ class IpcMemory:
 
     @property
     def handle(self) -> bytes:
-        """What another process opens it with."""
+        """The handle with which another process opens it."""
         return bytes(self._driver.mem_get_ipc_handle(self._allocation))
 
     def open(self, handle: bytes) -> int:
-        """Where another process' memory begins, here. GPUs that cannot address each other's are an
-        EnvironmentProblem."""
+        """The address of another process' memory. Raises EnvironmentProblem if this GPU cannot
+        address the other's."""
         try:
             theirs = self._driver.IPCMemoryHandle(bytearray(handle))
         except self._driver.Error as error:
@@ -53,12 +53,12 @@ class IpcMemory:
         return int(theirs)
 
     def give_up(self) -> None:
-        """Address no other process' memory any more."""
+        """Close the memory of other processes."""
         while self._theirs:
-            with suppress(self._driver.Error):  # after a fault the context closes nothing any more
+            with suppress(self._driver.Error):  # a context that faulted closes nothing
                 self._theirs.pop().close()
 
     def free(self) -> None:
-        """Give it back, once nobody addresses it."""
+        """Free it, once no other process has it open."""
         with suppress(self._driver.Error):
             self._allocation.free()

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from cudareduce.backend import Source
-from cudareduce.gpu.external_module import compiled_text
+from cudareduce.gpu.driver_module import nvcc_text
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.host import installed
 
@@ -18,7 +18,7 @@ def cubin_of(kernel: Kernel, folder: Path) -> bytes:
     program = kernel.program
     source = Source(program.texts[0], kernel.entry, kernel.path, program.kernels, names)
     text, cubin = folder / "program.cu", folder / "program.cubin"
-    text.write_text(compiled_text(source))
+    text.write_text(nvcc_text(source))
     nvcc = next(iter(installed("nvcc")))[0]
     command = [nvcc, "-cubin", "-arch=sm_80", "-std=c++17", str(text), "-o", str(cubin)]
     subprocess.run(command, check=True, capture_output=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.external.files import ExternalFiles
-from cudareduce.gpu.external_module import kernel_symbols, symbol_of
+from cudareduce.gpu.driver_module import kernel_symbols, symbol_of
 from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed
 from tests.external.nvcc import cubin_of

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.backend import Source
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.gpu.external_module import demangled, symbol_of
+from cudareduce.gpu.driver_module import demangled, symbol_of
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
 from cudareduce.library.kernel import Kernel

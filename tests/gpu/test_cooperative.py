@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from cudareduce.backend import KernelCall
 from cudareduce.errors import KernelFault, TooManyBlocks
-from cudareduce.gpu.modules import CooperativeFunction, waits_for_grid
+from cudareduce.gpu.driver_module import DriverModule
+from cudareduce.gpu.modules import waits_for_grid
 
 
 class Driver:
@@ -24,7 +26,7 @@ class Driver:
             self.calls.append(name)
             if name.startswith("cuOccupancy"):
                 arguments[0]._obj.value = self.each
-            if name == "cuLaunchCooperativeKernel":
+            if name in ("cuLaunchCooperativeKernel", "cuLaunchKernel"):
                 grid, places = arguments[1], arguments[9]
                 words = [ctypes.c_uint64.from_address(place).value for place in places]
                 self.launched = [grid, *words]
@@ -42,19 +44,29 @@ def test_a_kernel_that_asks_for_its_grid_is_known() -> None:
     assert not waits_for_grid("// not this_grid()\n/* this_grid() */ this_block();")
 
 
-def test_arguments_arrive_and_the_grid_is_bounded() -> None:
+def call(blocks: int, *words: int, cooperative: bool = True) -> KernelCall:
+    data = tuple(word.to_bytes(8, "little") for word in words)
+    return KernelCall(0, (blocks, 1, 1), (256, 1, 1), 0, cooperative, data)
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_arguments_arrive(cooperative: bool) -> None:
     driver = Driver()
-    function = CooperativeFunction(driver, b"cubin", "mine")
-    function.set_constant("COUNT", 7)
-    function.launcher(8, 256, [(2**40,), (5,)], 0, 0, sm_count=4)()
+    module = DriverModule(driver, b"cubin", ["mine"])
+    module.launcher(call(8, 2**40, 5, cooperative=cooperative), 0, sm_count=4)()
     assert driver.launched == [8, 2**40, 5]
+
+
+def test_a_cooperative_grid_is_bounded() -> None:
+    module = DriverModule(Driver(), b"cubin", ["mine"])
     with pytest.raises(TooManyBlocks, match="of its 9 blocks of 256 threads this GPU holds 8 at"):
-        function.launcher(9, 256, [(1,)], 0, 0, sm_count=4)
+        module.launcher(call(9, 1), 0, sm_count=4)
+    module.launcher(call(9, 1, cooperative=False), 0, sm_count=4)
 
 
 def test_what_the_driver_refuses_is_a_fault() -> None:
     with pytest.raises(KernelFault, match="refuses cuModuleLoadData"):
-        CooperativeFunction(Driver(refused="cuModuleLoadData"), b"cubin", "mine")
-    function = CooperativeFunction(Driver(refused="cuLaunchCooperativeKernel"), b"cubin", "mine")
+        DriverModule(Driver(refused="cuModuleLoadData"), b"cubin", ["mine"])
+    module = DriverModule(Driver(refused="cuLaunchCooperativeKernel"), b"cubin", ["mine"])
     with pytest.raises(KernelFault, match="refuses cuLaunchCooperativeKernel"):
-        function.launcher(1, 32, [], 0, 0, sm_count=1)()
+        module.launcher(call(1, 7), 0, sm_count=1)()

@@ -1,6 +1,7 @@
-"""Kernels of an external program on the GPU: found by their C++ names, launched as recorded.
+"""Modules loaded through the CUDA driver's library, for launches that PyCUDA does not wrap.
 
-PyCUDA launches no cooperative kernel and takes arguments by type, so this calls the driver itself.
+These are cooperative launches, and kernels of external programs: they are found by their C++ names
+and launched with arguments of any type.
 """
 
 from __future__ import annotations
@@ -13,20 +14,22 @@ from typing import Any
 
 from cudareduce.backend import KernelCall, Launch, Source
 from cudareduce.errors import KernelFault, TooManyBlocks
-from cudareduce.gpu.driver import explained
+from cudareduce.gpu.driver import DEFAULT_SHARED, explained
 from cudareduce.reduction.sizes import counted
 
-#: Bytes of dynamic shared memory that a block has without asking, and the attribute that asks.
-_UNASKED, _MAX_DYNAMIC_SHARED = 48 * 1024, 8
-#: Of a symbol in an ELF file for a GPU: a function, and one that the host can launch.
+#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
+_MAX_DYNAMIC_SHARED = 8
+#: In the symbol table of machine code: type of a function, flag of one that the host can launch.
 _FUNCTION, _ENTRY = 2, 0x10
 _SYMBOLS, _SYMBOL_BYTES = 2, 24
-#: Parts of a demangled name that stand for an unnamed namespace.
+#: Names of unnamed namespaces in demangled names.
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|_GLOBAL__N_\w*|_INTERNAL_\w*)::|<unnamed>::")
 
 
-def compiled_text(source: Source) -> str:
-    """The text of a program for nvcc, which instantiates the templates that are named."""
+def nvcc_text(source: Source) -> str:
+    """The text of a source for nvcc; an external program instantiates its template kernels."""
+    if not source.kernels:
+        return source.text
     used = (
         f"static auto *const cudareduce_kernel_{k} = &{name};\n"
         for k, name in enumerate(source.kernels)
@@ -35,7 +38,7 @@ def compiled_text(source: Source) -> str:
 
 
 def kernel_symbols(cubin: bytes) -> list[str]:
-    """The mangled names of the kernels in machine code: from its symbol table (elf(5))."""
+    """The mangled names of the kernels in machine code, from its symbol table (elf(5))."""
     (sections,) = struct.unpack_from("=Q", cubin, 40)
     size, count = struct.unpack_from("=HH", cubin, 58)
     headers = [struct.unpack_from("=IIQQQQIIQQ", cubin, sections + k * size) for k in range(count)]
@@ -89,71 +92,83 @@ def symbol_of(kernel: str, symbols: Sequence[str]) -> str | None:
     return next((found[0] for found in (exact, ends, same) if len(found) == 1), None)
 
 
-class ExternalModule:
-    """A module with the kernels and variables of an external program. Raises KernelFault where the
-    driver refuses, or a kernel is not found."""
+class DriverModule:
+    """A loaded module: the functions with these symbols, and the module's variables. Raises
+    KernelFault if the driver refuses."""
 
-    def __init__(self, library: Any, cubin: bytes, source: Source) -> None:
+    def __init__(self, library: Any, cubin: bytes, symbols: Sequence[str]) -> None:
         self._library, self._module = library, ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(self._module), cubin)
-        self._functions = []
-        symbols = kernel_symbols(cubin)
-        for kernel in source.kernels:
-            symbol, function = symbol_of(kernel, symbols), ctypes.c_void_p()
-            if symbol is None:
-                raise KernelFault(f"{source.path}: nvcc made no kernel {kernel}")
-            self._call("cuModuleGetFunction", ctypes.byref(function), self._module, symbol.encode())
-            self._functions.append(function)
-        self._variables, self._kernels = source.variables, source.kernels
+        #: The initial bytes of variables that have been read, by their index.
         self.initial: dict[int, bytes] = {}
+        self._call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+        self._functions = [ctypes.c_void_p() for _ in symbols]
+        for function, symbol in zip(self._functions, symbols, strict=True):
+            name = symbol.encode()
+            self._call("cuModuleGetFunction", ctypes.byref(function), self._module, name)
 
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)
         if code:
             raise KernelFault(f"the driver refuses {name} ({explained(self._library, code)})")
 
-    def variable(self, index: int) -> tuple[int, int]:
+    def variable(self, name: str) -> tuple[int, int]:
         """Address and bytes of a variable."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
-        name = self._variables[index].rpartition("::")[2].encode()
         self._call(
-            "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._module, name
-        )
+            "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._module,
+            name.encode(),
+        )  # fmt: skip
         return address.value, size.value
 
     def launcher(self, call: KernelCall, stream: int, sm_count: int) -> Launch:
-        """A ready launch. Raises TooManyBlocks if a cooperative one does not fit the GPU."""
+        """A ready launch. Raises TooManyBlocks if a cooperative one does not fit the GPU, which has
+        `sm_count` multiprocessors."""
         function = self._functions[call.kernel]
-        threads = call.block[0] * call.block[1] * call.block[2]
-        if call.shared > _UNASKED:
+        if call.shared > DEFAULT_SHARED:
             self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, call.shared)
         if call.cooperative:
-            each, blocks = ctypes.c_int(), call.grid[0] * call.grid[1] * call.grid[2]
-            self._call(
-                "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(each), function,
-                threads, ctypes.c_size_t(call.shared),
-            )  # fmt: skip
-            if blocks > each.value * sm_count:
-                raise TooManyBlocks(
-                    f"it waits for its whole grid, and of its {counted(blocks, 'block')} of "
-                    f"{threads} threads this GPU holds {each.value * sm_count} at one time"
-                )
+            self._check_grid(call, function, sm_count)
         held = [
             ctypes.c_uint64(argument) if isinstance(argument, int)
             else ctypes.create_string_buffer(argument, len(argument))
             for argument in call.arguments
         ]  # fmt: skip
         places = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        shape = *call.grid, *call.block, call.shared, ctypes.c_void_p(stream), places
         name = "cuLaunchCooperativeKernel" if call.cooperative else "cuLaunchKernel"
-        launch_kernel = getattr(self._library, name)
-        shape = (*call.grid, *call.block, call.shared, ctypes.c_void_p(stream), places)
-        arguments = shape if call.cooperative else (*shape, None)
+        launch_kernel, extra = getattr(self._library, name), () if call.cooperative else (None,)
 
         def launch() -> None:
-            _ = held
-            code = launch_kernel(function, *arguments)
+            _ = held  # the driver reads the arguments at each launch
+            code = launch_kernel(function, *shape, *extra)
             if code:
                 why = explained(self._library, code)
-                raise KernelFault(f"the GPU refuses to launch {self._kernels[call.kernel]}: {why}")
+                raise KernelFault(f"the driver refuses {name} ({why})")
 
         return launch
+
+    def _check_grid(self, call: KernelCall, function: ctypes.c_void_p, sm_count: int) -> None:
+        threads = call.block[0] * call.block[1] * call.block[2]
+        blocks = call.grid[0] * call.grid[1] * call.grid[2]
+        per_sm = ctypes.c_int()
+        self._call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(per_sm), function, threads,
+            ctypes.c_size_t(call.shared),
+        )  # fmt: skip
+        if blocks > per_sm.value * sm_count:
+            raise TooManyBlocks(
+                f"it waits for its whole grid, and of its {counted(blocks, 'block')} of {threads} "
+                f"threads this GPU holds {per_sm.value * sm_count} at one time: launch fewer, with "
+                "--grid or with fixed_grid in its front matter"
+            )
+
+
+def external_module(library: Any, cubin: bytes, source: Source) -> DriverModule:
+    """The module of an external program, its kernels in the order of the source. Raises KernelFault
+    if nvcc compiled none of a kernel's name."""
+    symbols = kernel_symbols(cubin)
+    found = [symbol_of(kernel, symbols) for kernel in source.kernels]
+    for kernel, symbol in zip(source.kernels, found, strict=True):
+        if symbol is None:
+            raise KernelFault(f"{source.path}: nvcc made no kernel {kernel}")
+    return DriverModule(library, cubin, [symbol for symbol in found if symbol is not None])
