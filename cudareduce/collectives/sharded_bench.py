@@ -22,6 +22,7 @@ from cudareduce.bench.records import chosen_of
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
+from cudareduce.bench.stream.run import SingleRank
 from cudareduce.collectives.collective import with_times
 from cudareduce.collectives.communicator import Communicator
 from cudareduce.collectives.inputs import SHARDED_OPS, shard_range
@@ -30,7 +31,6 @@ from cudareduce.collectives.rendezvous import Placement, connect, find_placement
 from cudareduce.collectives.sharded import LOCAL, Outcome, run_sharded
 from cudareduce.collectives.timing import IN_A_LOOP, SAMPLES
 from cudareduce.collectives.verification import REPEATS
-from cudareduce.bench.stream.run import SingleRank
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.intervals import known
 from cudareduce.launch.case import Case
