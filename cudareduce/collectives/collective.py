@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from cudareduce import __version__
-from cudareduce.backend import Backend, BackendName
+from cudareduce.backend import Backend
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.bench.command import verdict_codes
 from cudareduce.collectives.communicator import Communicator
@@ -43,23 +43,15 @@ from cudareduce.collectives.launcher import (
     require_equal,
     start,
 )
-from cudareduce.collectives.libraries import KINDS, Skip, Wanted, library_engines, select_libraries
+from cudareduce.collectives.libraries import KINDS, Wanted, library_engines, select_libraries
 from cudareduce.collectives.names import Collective
 from cudareduce.collectives.nccl import load, version_in
+from cudareduce.collectives.records import LinkRates, with_bandwidth, with_times
 from cudareduce.collectives.rendezvous import Placement, connect, find_placement
-from cudareduce.collectives.timing import (
-    IN_A_LOOP,
-    SAMPLES,
-    UNCOUNTED,
-    Batch,
-    LinkRates,
-    Measured,
-    measure_engines,
-)
-from cudareduce.collectives.verification import REPEATS, STUMBLE, Finding, verify_engine
+from cudareduce.collectives.timing import IN_A_LOOP, SAMPLES, UNCOUNTED, measure_engines
+from cudareduce.collectives.verification import STUMBLE, verify_engine
 from cudareduce.collectives.windows import layout, open_windows
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.intervals import interval, known, noise_pct
 from cudareduce.machine.host import cpu_count
 from cudareduce.progress import phase, say
 from cudareduce.reduction.operators import Reduction, reduction_of
@@ -69,9 +61,8 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 
-#: The largest arrays in bytes that are verified before timing (timed calls verify larger ones), and
-#: that the host engine takes.
-_ALONE_BYTES, _HOST_BYTES = 2**24, 2**22
+#: The largest arrays in bytes that are verified before timing; timed calls verify larger ones.
+_ALONE_BYTES = 2**24
 _HOST_CALLS = 3
 
 
@@ -180,7 +171,7 @@ def _run_rank(
                 experiment, reduction_of(request.op, dtype), comm, backend
             )
             records += [record_choice(record, [k.short for k in auto]) for record in measured]
-            notes += link_notes(links)
+            notes += links.notes
         device = backend.info()
     if comm.rank == 0:
         protocol = {
@@ -232,55 +223,62 @@ def run_collective(
     BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
     sizes, size, numbers = experiment.sizes, reduction.dtype.size, count(1)
     timed = backend.timed() if experiment.timed else None
-    recorder = Recorder(experiment.collective, reduction, comm.size, backend.name)
+    links = LinkRates()
     with (
         _open_stage(experiment, reduction, comm, backend) as stage,
         library_engines(experiment.libraries, stage, timed) as (libraries, absent),
     ):
+        host = HostEngine(stage)
         tested: list[Engine] = [*_own_engines(experiment, stage, STUMBLE), *libraries]
-        tested += [HostEngine(stage)] if experiment.by_host else []
-        findings: dict[str, Finding] = {}
+        tested += [host] if experiment.by_host else []
+        verified: dict[str, Record] = {}
         with phase(f"verifying {reduction.dtype.name}", len(tested), quiet=experiment.quiet) as bar:
             for engine in tested:
-                most = _most_verified(experiment, stage, engine)
-                fitting = sorted({min(n, most) for n in sizes if not engine.why_not(n)})
+                most = min(engine.largest, _most_verified(experiment, stage))
+                fitting = sorted({int(min(n, most)) for n in sizes if not engine.why_not(n)})
                 if fitting:
-                    findings[engine.name] = verify_engine(stage, engine, fitting, numbers)
+                    verified[engine.name] = verify_engine(stage, engine, fitting, numbers)
                 bar.step()
-        records = [recorder.verified(f) for f in findings.values() if f.wrong or timed is None]
-        links = LinkRates()
+        right = {name for name, record in verified.items() if record.verdict == "pass"}
+        records = [r for name, r in verified.items() if timed is None or name not in right]
         if timed:
             engines: list[StreamEngine] = [*_own_engines(experiment, stage), *libraries]
-            engines = [e for e in engines if e.name in findings and not findings[e.name].wrong]
+            engines = [engine for engine in engines if engine.name in right]
             steps = len(sizes) * (experiment.rounds + UNCOUNTED)
             name = f"measuring {reduction.dtype.name}"
             with phase(name, steps, quiet=experiment.quiet) as bar:
                 measured, links = measure_engines(
-                    stage, timed, engines, sizes, MOST_MAIL // size, experiment.rounds, numbers, bar
+                    stage, timed, engines, sizes, experiment.rounds, numbers, bar
                 )
-            by_name = {engine.name: engine for engine in engines}
-            records += [
-                recorder.timed(findings[m.engine], m, links, by_name[m.engine].source_sha,
-                               by_name[m.engine].binary_sha)
-                for m in measured
-            ]  # fmt: skip
-            host = findings.get(HostEngine.name)
-            if host and not host.wrong:
-                for n in (n for n in sizes if n * size <= _HOST_BYTES):
-                    run = partial(_run_next, tested[-1], n, numbers)
-                    records.append(recorder.on_host(host, n, host_clock_us(stage, run)))
-        records += [recorder.skipped(*skip) for skip in _skips(experiment, libraries, absent)]
+            for (engine, n), batches in measured.items():
+                record = with_times(replace(verified[engine.name], n=n), batches, n * size)
+                if record.time_us:
+                    record = replace(
+                        with_bandwidth(record, links), source_sha=engine.source_sha,
+                        cubin_sha=engine.binary_sha,
+                    )  # fmt: skip
+                records.append(record)
+            for n in sizes if host.name in right else ():
+                if n <= host.largest:
+                    us = host_clock_us(stage, partial(host.run, n, next(numbers)))
+                    version = f"cudareduce {__version__}"
+                    records.append(replace(verified["host"], n=n, host_us=us, version=version))
+        for record in absent:
+            at = sizes if experiment.timed else [max(sizes)]
+            records += [replace(record, n=n) for n in at]
+        for engine in libraries:
+            for n, why in ((n, engine.why_not(n)) for n in sizes):
+                if why:
+                    skip = stage.record(engine.name, n, verdict="skip", reason=why, cause="unfit")
+                    records.append(skip)
         return records, links
 
 
-def _most_verified(experiment: CollectiveExperiment, stage: Stage, engine: Engine) -> int:
-    """The largest size at which an engine is verified by itself."""
-    size = stage.reduction.dtype.size
-    most = MOST_MAIL // size if engine.mail else max(experiment.sizes)
-    if engine.name == HostEngine.name:
-        most = min(most, _HOST_BYTES // size)
+def _most_verified(experiment: CollectiveExperiment, stage: Stage) -> int:
+    """The largest size at which engines are verified before timing."""
+    most = max(experiment.sizes)
     if stage.backend.timed():
-        alone = _ALONE_BYTES // size
+        alone = _ALONE_BYTES // stage.reduction.dtype.size
         alone -= alone % (vector_of(stage.reduction) * stage.comm.size)  # equal shares
         most = min(most, alone)
     return most
@@ -296,24 +294,6 @@ def _own_engines(
     if experiment.auto:
         engines.append(AutoEngine(stage, {k.short: compiled[k] for k in experiment.auto}))
     return engines
-
-
-def _skips(
-    experiment: CollectiveExperiment, libraries: Sequence[Engine], absent: Sequence[Skip]
-) -> Iterator[tuple[Skip, int]]:
-    """The skipped libraries, and the sizes that a library does not support."""
-    for skip in absent:
-        for n in experiment.sizes if experiment.timed else [max(experiment.sizes)]:
-            yield skip, n
-    for engine in libraries:
-        for n in experiment.sizes:
-            why = engine.why_not(n)
-            if why:
-                yield Skip(engine.name, why, "unfit"), n
-
-
-def _run_next(engine: Engine, n: int, numbers: Iterator[int]) -> None:
-    engine.run(n, next(numbers), 0)
 
 
 def host_clock_us(stage: Stage, call: Callable[[], None]) -> float:
@@ -344,96 +324,3 @@ def _open_stage(
     parts = layout(comm.size, nbytes, mail, slots, max(1, len(kernels)))
     with open_windows(comm, backend, parts) as windows:
         yield Stage(backend, comm, windows, experiment.collective, reduction)
-
-
-@dataclass(frozen=True, slots=True)
-class Recorder:
-    """Makes the records of one collective and reduction."""
-
-    collective: Collective
-    reduction: Reduction
-    ranks: int
-    backend: BackendName
-
-    def verified(self, finding: Finding) -> Record:
-        """The record of a verified engine."""
-        return Record(
-            kernel=self.collective, op=self.reduction.op.name, dtype=self.reduction.dtype.name,
-            acc=self.reduction.acc.name, n=finding.n, rows=1, block=None, items=None, grid=None,
-            passes=None, backend=self.backend,
-            scope="device" if finding.engine.startswith("peer:") else "library",
-            timing="warm", region="total", pattern="exact",
-            verdict="fail" if finding.wrong else "pass", reason=finding.wrong or "",
-            distinct=finding.distinct, launches=None if finding.distinct is None else REPEATS,
-            tried_launches=finding.calls, ranks=self.ranks, engine=finding.engine,
-            version=finding.version,
-        )  # fmt: skip
-
-    def skipped(self, skip: Skip, n: int) -> Record:
-        """The record of an engine that is skipped at a size."""
-        plain = self.verified(Finding(skip.engine, n, None, None, 0))
-        return replace(plain, verdict="skip", reason=skip.reason, cause=skip.cause,
-                       tried_launches=None)  # fmt: skip
-
-    def timed(
-        self, finding: Finding, measured: Measured, links: LinkRates,
-        source_sha: str | None = None, binary_sha: str | None = None,
-    ) -> Record:  # fmt: skip
-        """The record of a timed engine; without a time if it was wrong, or ranks were apart in all
-        samples."""
-        plain = replace(self.verified(finding), n=measured.n)
-        if finding.wrong:
-            return plain
-        record = with_times(plain, measured.batches, measured.n * self.reduction.dtype.size)
-        if record.gb_s is None:
-            return record
-        # busbw over algbw among n ranks: nccl-tests, doc/PERFORMANCE.md
-        share = (self.ranks - 1) / self.ranks
-        wire = {"all-reduce": 2 * share, "reduce-scatter": share, "reduce": 1.0}[self.collective]
-        busbw = record.gb_s * wire
-        return replace(
-            record, algbw_gb_s=record.gb_s, busbw_gb_s=busbw,
-            pct_link=links.write_gb_s and 100 * busbw / links.write_gb_s,
-            source_sha=source_sha, cubin_sha=binary_sha,
-        )  # fmt: skip
-
-    def on_host(self, finding: Finding, n: int, host_us: float) -> Record:
-        """The record of the host engine, timed by the host's clock."""
-        version = f"cudareduce {__version__}"
-        return replace(self.verified(finding), n=n, host_us=host_us, version=version)
-
-
-def with_times(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
-    """The record with the times of calls on `nbytes`; without, if a result was wrong or ranks were
-    apart in all samples."""
-    wrong = next((batch.wrong for batch in batches if batch.wrong), None)
-    if wrong:
-        return replace(plain, verdict="fail", reason=wrong)
-    rounds = tuple(batch.median_us for batch in batches)
-    times = known(rounds)
-    if not times:
-        apart = "the ranks were apart in every sample: see what else runs on these GPUs"
-        return replace(plain, reason=apart)
-    us = median(times)
-    low, high = interval(times) or (None, None)
-    sound = [time for batch in batches for time in batch.sound_us]
-    return replace(
-        plain, time_us=us, time_us_low=low, time_us_high=high, time_us_min=min(sound),
-        noise_pct=noise_pct(sound), samples=len(sound), rounds_us=rounds,
-        discarded=sum(len(batch.times_us) - len(batch.sound_us) for batch in batches),
-        host_us=median(batch.host_us for batch in batches),
-        bytes=nbytes, gb_s=nbytes / us / 1e3, gb_s_low=high and nbytes / high / 1e3,
-        gb_s_high=low and nbytes / low / 1e3,
-        skew_us=median(skew for batch in batches for skew in batch.skews_us),
-        loop_us=median(batch.loop_us for batch in batches),
-    )  # fmt: skip
-
-
-def link_notes(links: LinkRates) -> tuple[str, ...]:
-    """The note on link bandwidth below a table."""
-    if links.write_gb_s is None or links.read_gb_s is None:
-        return ()
-    return (
-        f"%link: of {links.write_gb_s:.0f} GB/s, which writes reached both ways at once in the "
-        f"same rounds; reads {links.read_gb_s:.0f}",
-    )

@@ -34,7 +34,7 @@ _END_S = 2.0
 LIMIT_S = 30.0
 #: Part of the last line of a process that `watchdog` ended.
 GAVE_UP = "has not ended within"
-_LIBRARY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO prints"
+LIBRARY_REMEDY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO prints"
 _BEAT, _LEAVES, _LOST = b"beat", b"leaves", b"lost:"
 
 
@@ -244,7 +244,7 @@ def print_last(why: str) -> None:
 
 @contextmanager
 def watchdog(
-    call: str, limit_s: float = LIMIT_S, remedy: str = _LIBRARY,
+    call: str, limit_s: float = LIMIT_S, remedy: str = LIBRARY_REMEDY,
     code: int = EnvironmentProblem.exit_code,
 ) -> Iterator[None]:  # fmt: skip
     """End this process with `code` if the block takes longer: a library or kernel that waits for

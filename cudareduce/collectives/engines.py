@@ -6,14 +6,17 @@ has its result. `peer:auto` takes the fastest kernel for the array's size.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from cudareduce.backend import Backend, Launch, Program, Source
-from cudareduce.collectives.communicator import Communicator, watchdog
+from cudareduce.collectives.communicator import LIBRARY_REMEDY, LIMIT_S, Communicator, watchdog
 from cudareduce.collectives.inputs import UFUNCS, from_storage, output_slice, to_storage
 from cudareduce.collectives.kernels import (
     AUTO,
@@ -25,15 +28,18 @@ from cudareduce.collectives.kernels import (
     vector_of,
 )
 from cudareduce.collectives.names import Collective
+from cudareduce.collectives.records import engine_record
 from cudareduce.collectives.windows import Windows, flags_bytes
-from cudareduce.errors import BuildError, KernelFault
+from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 
-#: Limits for a call in s, a thousand times what it takes, on GPUs and on the emulator.
+#: Limits for a call of a kernel in s, a thousand times what it takes, on GPUs and on the emulator.
 _CALL_S, _EMULATED_S = 10.0, 60.0
-_BY_WAIT = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
+_KERNEL_REMEDY = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
+#: The largest array in bytes that the host engine takes.
+_HOST_BYTES = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +52,24 @@ class Stage:
     collective: Collective
     reduction: Reduction
 
+    def own_slice(self, n: int) -> slice:
+        """The elements of the result of `n` that this rank must have."""
+        return output_slice(self.collective, self.reduction, self.comm.rank, self.comm.size, n)
 
-class Engine:
-    """One implementation of a collective. `mail`: by the LL protocol, so for small arrays only.
-    `edges` are sizes that must be verified, each with the number of blocks to launch. `version` is
-    a library's, the SHA-256 sums are those of a kernel's source and machine code."""
+    def record(self, engine: str, n: int, **fields: Any) -> Record:
+        """A record of an engine on `n` elements."""
+        return engine_record(
+            self.collective, self.reduction, self.comm.size, self.backend.name, engine, n, **fields
+        )
+
+
+class Engine(ABC):
+    """One implementation of a collective. It takes up to `largest` elements. `edges` are sizes that
+    must be verified, each with the number of blocks to launch. `version` is a library's, the
+    SHA-256 sums are those of a kernel's source and machine code."""
 
     name: str
-    mail = False
+    largest: float = inf
     version: str | None = None
     source_sha: str | None = None
     binary_sha: str | None = None
@@ -66,53 +82,26 @@ class Engine:
         """Why it does not support `n` elements, or None."""
         return None
 
-    def run(self, n: int, call: int, late: int) -> None:
+    @abstractmethod
+    def run(self, n: int, call: int, late: int = 0) -> None:
         """Run one call on `n` elements. In builds that stumble, rank `late` does. Raises
         KernelFault and RankLost."""
-        raise NotImplementedError
 
 
 class StreamEngine(Engine):
-    """An engine whose calls run on a GPU's stream, so that they can be timed."""
+    """An engine whose calls run on a GPU's stream, so that they can be timed. A call that takes
+    longer than `limit_s` ends the process with `exit_code`, and prints `remedy`."""
 
-    def enqueue(self, n: int, call: int) -> Launch:
-        """A prepared launch of one call."""
-        raise NotImplementedError
+    limit_s, remedy, exit_code = LIMIT_S, LIBRARY_REMEDY, EnvironmentProblem.exit_code
 
-
-class KernelEngine(StreamEngine):
-    """One of our kernels. `number` selects its flags in the window, so that its barriers can count
-    freely."""
-
-    def __init__(
-        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int,
-        edges: Mapping[int, int],
-    ) -> None:  # fmt: skip
-        super().__init__(stage)
-        self.name, self.mail = kernel.engine, kernel.mail == "packets"
-        self.source_sha, self.binary_sha = kernel.sha, program.binary_sha
-        self.edges = edges
-        self._kernel, self._program = kernel, program
-        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
-
+    @abstractmethod
     def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
-        stage, kernel, parts = self.stage, self._kernel, self.windows.layout
-        count = n if self.mail else -(-n // vector_of(stage.reduction))
-        blocks, mail = -(-count // kernel.block), parts.mail
-        if kernel.mail == "shares":  # half of the blocks send, half add
-            blocks, mail = 2 * -(-blocks // stage.comm.size), parts.slots
-        grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
-        args = [parts.input, parts.output, count, self._flags, mail, call]
-        ranks = self.windows.words(late, call // 2 % grid)
-        return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *args])
+        """A prepared launch of one call."""
 
-    def run(self, n: int, call: int, late: int) -> None:
-        backend = self.stage.backend
-        limit_s = _CALL_S if backend.timed() else _EMULATED_S
-        what = f"{self.name} of {n} elements"
-        with watchdog(what, limit_s, _BY_WAIT, KernelFault.exit_code):
+    def run(self, n: int, call: int, late: int = 0) -> None:
+        with watchdog(f"{self.name} of {n} elements", self.limit_s, self.remedy, self.exit_code):
             self.enqueue(n, call, late)()
-            backend.synchronize()
+            self.stage.backend.synchronize()
         raise_if_gave_up(self.stage)
 
 
@@ -123,25 +112,61 @@ def raise_if_gave_up(stage: Stage) -> None:
         raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {rank}")
 
 
+class KernelEngine(StreamEngine):
+    """One of our kernels. `number` selects its flags in the window, so that its barriers can count
+    freely. With `stumble` it is built for verification."""
+
+    remedy, exit_code = _KERNEL_REMEDY, KernelFault.exit_code
+
+    def __init__(
+        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int, stumble: int
+    ) -> None:
+        super().__init__(stage)
+        self.name, self.source_sha, self.binary_sha = kernel.engine, kernel.sha, program.binary_sha
+        self.limit_s = _CALL_S if stage.backend.timed() else _EMULATED_S
+        if kernel.mail == "packets":
+            self.largest = MOST_MAIL // stage.reduction.dtype.size
+        if stumble:
+            self.edges = edge_sizes(kernel, stage.reduction, stage.comm.size)
+        self._kernel, self._program = kernel, program
+        self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
+
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
+        stage, kernel, parts = self.stage, self._kernel, self.windows.layout
+        count = n if kernel.mail == "packets" else -(-n // vector_of(stage.reduction))
+        blocks, mail = -(-count // kernel.block), parts.mail
+        if kernel.mail == "shares":  # half of the blocks send, half add
+            blocks, mail = 2 * -(-blocks // stage.comm.size), parts.slots
+        grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
+        args = [parts.input, parts.output, count, self._flags, mail, call]
+        ranks = self.windows.words(late, call // 2 % grid)
+        return stage.backend.launcher(self._program, grid, kernel.block, [ranks, *args])
+
+
 class HostEngine(Engine):
     """Combines the arrays with NumPy, over the communicator's connections."""
 
     name = "host"
 
-    def run(self, n: int, call: int, late: int) -> None:
-        stage, parts, reduction = self.stage, self.windows.layout, self.stage.reduction
-        dtype, nbytes = reduction.dtype, n * reduction.dtype.size
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.largest = _HOST_BYTES // stage.reduction.dtype.size
+
+    def run(self, n: int, call: int, late: int = 0) -> None:
+        stage, parts, dtype = self.stage, self.windows.layout, self.stage.reduction.dtype
+        nbytes = n * dtype.size
         own = stage.backend.download(self.windows.part(parts.input, nbytes), dtype.storage, n)
-        value: np.ndarray | None = None
-        for data in stage.comm.all_gather_bytes(own.tobytes()):
-            array = from_storage(np.frombuffer(data, dtype.storage), dtype)
-            array = array.astype(reduction.acc.storage)
-            value = array if value is None else UFUNCS[reduction.op.name](value, array)
-        assert value is not None
-        own_part = output_slice(stage.collective, reduction, stage.comm.rank, stage.comm.size, n)
-        result = np.ascontiguousarray(to_storage(value, dtype)[own_part])
-        output = self.windows.part(parts.output, nbytes)
-        stage.backend.write(output, result, own_part.start * dtype.size)
+        arrays = [
+            from_storage(np.frombuffer(data, dtype.storage), dtype)
+            for data in stage.comm.all_gather_bytes(own.tobytes())
+        ]
+        acc = stage.reduction.acc.storage
+        value = UFUNCS[stage.reduction.op.name].reduce(arrays, dtype=acc)
+        part = stage.own_slice(n)
+        result = np.ascontiguousarray(to_storage(value, dtype)[part])
+        stage.backend.write(
+            self.windows.part(parts.output, nbytes), result, part.start * dtype.size
+        )
 
 
 def kernel_engines(
@@ -152,10 +177,9 @@ def kernel_engines(
     reduction, ranks = stage.reduction, stage.comm.size
     programs = compile_programs(stage, [source(k, reduction, ranks, stumble) for k in kernels])
     return [
-        KernelEngine(stage, kernel, programs[number], number,
-                     edge_sizes(kernel, reduction, ranks) if stumble else {})
+        KernelEngine(stage, kernel, programs[number], number, stumble)
         for number, kernel in enumerate(kernels)
-    ]  # fmt: skip
+    ]
 
 
 def compile_helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
@@ -238,22 +262,16 @@ class AutoEngine(StreamEngine):
     unknown, so that no comparison takes it for unchanged code."""
 
     name = f"peer:{AUTO}"
+    remedy, exit_code = _KERNEL_REMEDY, KernelFault.exit_code
 
     def __init__(self, stage: Stage, engines: Mapping[str, KernelEngine]) -> None:
         super().__init__(stage)
-        self._engines = engines
+        self._engines, self.limit_s = engines, next(iter(engines.values())).limit_s
 
-    def enqueue(self, n: int, call: int) -> Launch:
-        return self._fastest(n).enqueue(n, call)
-
-    def run(self, n: int, call: int, late: int) -> None:
-        self._fastest(n).run(n, call, late)
-
-    def _fastest(self, n: int) -> KernelEngine:
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
         stage, size = self.stage, self.stage.reduction.dtype.size
-        return self._engines[
-            fastest_kernel(stage.collective, self._engines, stage.comm.size, n, size)
-        ]
+        name = fastest_kernel(stage.collective, self._engines, stage.comm.size, n, size)
+        return self._engines[name].enqueue(n, call, late)
 
 
 def record_choice(record: Record, known: Collection[str]) -> Record:

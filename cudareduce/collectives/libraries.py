@@ -19,7 +19,6 @@ import numpy as np
 from cudareduce.backend import Launch, TimedBackend
 from cudareduce.collectives.communicator import agree, watchdog
 from cudareduce.collectives.engines import Stage, StreamEngine
-from cudareduce.collectives.inputs import output_slice
 from cudareduce.collectives.kernels import vector_of
 from cudareduce.collectives.nccl import (
     NcclCommunicator,
@@ -31,6 +30,7 @@ from cudareduce.collectives.nccl import (
 from cudareduce.collectives.windows import Windows
 from cudareduce.libraries.contract import AbsentError
 from cudareduce.libraries.interop import DeviceArray
+from cudareduce.results.record import Record
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
 KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
@@ -51,15 +51,6 @@ class Wanted:
     file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Why an engine is not tried."""
-
-    engine: str
-    reason: str
-    cause: Literal["machine", "unfit"]
-
-
 def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
     """The libraries among these engine names; with several NCCL files one per file, numbered."""
     wanted = []
@@ -74,27 +65,27 @@ def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wante
 @contextmanager
 def library_engines(
     wanted: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
-) -> Iterator[tuple[list[StreamEngine], list[Skip]]]:
-    """The available library engines while the block runs, and why others are skipped. All ranks
-    call it together. Raises RankLost."""
+) -> Iterator[tuple[list[StreamEngine], list[Record]]]:
+    """The available library engines while the block runs, and records of those that are skipped.
+    All ranks call it together. Raises RankLost."""
     engines: list[StreamEngine] = []
-    skips: list[Skip] = []
+    skips: list[Record] = []
+    start = {"nccl": nccl_engine, "nccl-symm": symmetric_engine, "torch": torch_engine}
     with ExitStack() as opened:
         # torch first: it would use a libnccl.so.2 that is already loaded in place of its own
         for library in sorted(wanted, key=lambda library: library.kind != "torch"):
-            unfit = _why_unfit(library.kind, stage)
-            if unfit:
-                skips.append(Skip(library.name, unfit, "unfit"))
-            elif backend is None:
-                no_gpu = "takes a GPU for each rank, and nothing of it is tried here"
-                skips.append(Skip(library.name, no_gpu, "machine"))
-            else:
-                start = {"nccl": nccl_engine, "nccl-symm": symmetric_engine, "torch": torch_engine}
+            cause, why = "unfit", _why_unfit(library.kind, stage)
+            if not why and backend is None:
+                cause, why = "machine", "takes a GPU for each rank, and nothing of it is tried here"
+            elif not why and backend:
                 try:
                     engine = start[library.kind](library, stage, backend)
                     engines.append(opened.enter_context(engine))
                 except AbsentError as error:
-                    skips.append(Skip(library.name, str(error), "machine"))
+                    cause, why = "machine", str(error)
+            if why:
+                skip = stage.record(library.name, 0, verdict="skip", reason=why, cause=cause)
+                skips.append(skip)
         yield engines, skips
 
 
@@ -120,16 +111,6 @@ class LibraryEngine(StreamEngine):
             return f"it gives all ranks as many elements: give --n a multiple of {multiple}"
         return None
 
-    def run(self, n: int, call: int, late: int) -> None:
-        with watchdog(f"a call of {self.name}"):
-            self.enqueue(n, call)()
-            self.stage.backend.synchronize()
-
-    def share(self, n: int) -> slice:
-        """This rank's share of the result of reduce-scatter."""
-        stage = self.stage
-        return output_slice(stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, n)
-
 
 class NcclEngine(LibraryEngine):
     """NCCL's collective, on this rank's window or on symmetric memory."""
@@ -142,11 +123,11 @@ class NcclEngine(LibraryEngine):
         self.name, self.windows, self.version = name, windows, member.nccl.version
         self._backend, self._member = backend, member
 
-    def enqueue(self, n: int, call: int) -> Launch:
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
         stage, parts = self.stage, self.windows.layout
         output, count = parts.output, n
         if stage.collective == "reduce-scatter":
-            share = self.share(n)
+            share = self.stage.own_slice(n)
             output += share.start * stage.reduction.dtype.size
             count = share.stop - share.start
         return self._member.launch(
@@ -253,7 +234,7 @@ class TorchEngine(LibraryEngine):
         if stage.collective != "reduce-scatter":
             self.windows = replace(stage.windows, layout=replace(parts, input=parts.output))
 
-    def enqueue(self, n: int, call: int) -> Launch:
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
         import torch.distributed as dist
 
         stage, parts = self.stage, self.windows.layout
@@ -263,7 +244,7 @@ class TorchEngine(LibraryEngine):
             return partial(dist.all_reduce, array, op=op)
         if stage.collective == "reduce":
             return partial(dist.reduce, array, 0, op=op)
-        share = self.share(n)
+        share = self.stage.own_slice(n)
         result = self._tensor(parts.output, share.start, share.stop - share.start)
         return partial(dist.reduce_scatter_tensor, result, array, op=op)
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, Launch, Program, Source, TimedBackend
+from cudareduce.backend import Backend, BackendName, Buffer, Launch, Program, Source, TimedBackend
+from cudareduce.bench.records import chosen_of
 from cudareduce.collectives.collective import host_clock_us
 from cudareduce.collectives.communicator import Communicator, agree
-from cudareduce.collectives.engines import Stage, build_programs, compile_programs, raise_if_gave_up
+from cudareduce.collectives.engines import Stage, build_programs, raise_if_gave_up
 from cudareduce.collectives.inputs import (
     UFUNCS,
     Array,
@@ -31,11 +32,11 @@ from cudareduce.collectives.inputs import (
 )
 from cudareduce.collectives.kernels import device_text, helper_source, shared_source
 from cudareduce.collectives.nccl import NcclCommunicator, communicator, load
-from cudareduce.collectives.timing import SAMPLES, TURNS, UNCOUNTED, Batch, Stopwatch, TimedCall
+from cudareduce.collectives.records import Batch, with_times
+from cudareduce.collectives.timing import SAMPLES, TURNS, UNCOUNTED, Stopwatch, TimedCall
 from cudareduce.collectives.verification import (
     REPEATS,
     STUMBLE,
-    Finding,
     call_pairs,
     verify_pairs,
     verify_repeats,
@@ -50,6 +51,8 @@ from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.libraries.contract import AbsentError
 from cudareduce.progress import Progress, phase
 from cudareduce.reduction.operators import Reduction
+from cudareduce.results.record import Record
+from cudareduce.verify.verdict import Verdict, skipped
 
 #: Names of the combinations in tables. `local` combines nothing: the time of the shards alone.
 LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl", "host"
@@ -62,33 +65,43 @@ _MOST_ALONE = 2**22
 #: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which
 #: takes four slots of the LL protocol.
 _SLOT_BYTES, _SLOTS = 8, 4
-Code = TypeVar("Code", Source, Program)
+#: Shards of this size leave nothing in the cache until their next turn: three times the largest L2,
+#: 126 MB of a B200.
+_COLD_BYTES = 3 * 126e6
 #: A case and the name of a combination; the name is empty for all.
 Key = tuple[Case, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One combination of a case: what verification found, or why it was not tried, and its samples
-    by round; for the host its time by the host's clock."""
-
-    case: Case
-    engine: str
-    finding: Finding | None = None
-    refusal: str = ""
-    batches: tuple[Batch, ...] = ()
-    host_us: float | None = None
+def shard_record(
+    case: Case, engine: str, n: int, ranks: int, backend: BackendName, verdict: Verdict,
+    **fields: Any,
+) -> Record:  # fmt: skip
+    """The record of a combination of a case on `n` elements, without times."""
+    cold = n * case.reduction.dtype.size / ranks >= _COLD_BYTES
+    plain = Record(
+        kernel=case.kernel.id, op=case.reduction.op.name, dtype=case.reduction.dtype.name,
+        acc=case.reduction.acc.name, n=n, rows=1, block=case.block, items=case.items, grid=None,
+        passes=None, backend=backend, scope=case.kernel.scope, timing="cold" if cold else "warm",
+        region="total", pattern="exact", verdict=verdict.outcome, reason=verdict.reason,
+        suite=case.suite, name=case.name, source_sha=case.kernel.sha, cause=verdict.cause,
+        chosen=chosen_of(case.kernel), ranks=ranks, engine=engine,
+    )  # fmt: skip
+    return replace(plain, **fields)
 
 
 def run_sharded(
     reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, comm: Communicator,
     backend: Backend, *, timed: bool, quiet: bool, nccl: Path | None = None,
-) -> list[Outcome]:  # fmt: skip
-    """Verify and time all combinations of all cases on `n` elements, the same on all ranks. Raises
-    RankLost, BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
+) -> list[Record]:  # fmt: skip
+    """Verify and time all combinations of all cases on `n` elements: their records, the same on all
+    ranks. Raises RankLost, BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
     parts = layout(comm.size, 0, _SLOT_BYTES * (1 + 2 * comm.size * _SLOTS))
     what = f"{'measuring' if timed else 'verifying'} {reduction.op.name} of {reduction.dtype.name}"
     steps = 1 + (rounds + UNCOUNTED if timed else 0)
+
+    def record(key: Key, verdict: Verdict, **fields: Any) -> Record:
+        return shard_record(*key, n, comm.size, backend.name, verdict, **fields)
+
     with (
         open_windows(comm, backend, parts) as windows,
         _nccl_member(comm, nccl, timed=timed) as (member, absent),
@@ -99,24 +112,36 @@ def run_sharded(
         findings, refusals = verify_sharded(stage, cases, alone, member)
         bar.step()
         refusals |= {(case, NCCL): absent for case in cases if absent}
-        right = [key for key, finding in findings.items() if not finding.wrong]
-        batches: dict[Key, tuple[Batch, ...]] = {}
-        host_us: dict[Key, float] = {}
+        records = {
+            key: record(key, Verdict("fail", wrong) if wrong else Verdict("pass"), **fields)
+            for key, (wrong, fields) in findings.items()
+        }
+        right = [key for key, (wrong, _) in findings.items() if not wrong]
         timed_backend = backend.timed()
         if timed and timed_backend and right:
             fitting = [case for case in cases if any(case == other for other, _ in right)]
             with prepare_shard(stage, fitting, n, TURNS, member) as shard:
                 refusals |= shard.refusals
                 batches = _time_combinations(shard, timed_backend, right, rounds, bar)
+                measured = {
+                    key: with_times(
+                        records.get(key) or record(key, Verdict("pass")), some,
+                        n * reduction.dtype.size,
+                    )
+                    for key, some in batches.items()
+                }  # fmt: skip
                 for case, combinations in shard.combinations.items():
                     if (case, HOST) in right:
-                        host_us[case, HOST] = host_clock_us(stage, combinations[HOST][0].run)
-        outcomes = [
-            Outcome(*key, findings.get(key), "", batches.get(key, ()), host_us.get(key))
-            for key in dict.fromkeys((*batches, *host_us, *findings))
+                        host_us = host_clock_us(stage, combinations[HOST][0].run)
+                        measured[case, HOST] = replace(records[case, HOST], host_us=host_us)
+            records = measured | {key: records[key] for key in records if key not in measured}
+        local_us = {case: r.time_us for (case, name), r in records.items() if name == LOCAL}
+        taken = [
+            replace(r, local_us=local_us.get(key[0])) if r.time_us else r
+            for key, r in records.items()
             if key not in refusals and (key[0], "") not in refusals
         ]
-        return outcomes + [Outcome(*key, refusal=why) for key, why in refusals.items()]
+        return taken + [record(key, skipped("unfit", why)) for key, why in refusals.items()]
 
 
 @contextmanager
@@ -138,10 +163,11 @@ def _nccl_member(
 
 def verify_sharded(
     stage: Stage, cases: Sequence[Case], n: int, member: NcclCommunicator | None
-) -> tuple[dict[Key, Finding], dict[Key, str]]:
-    """Verify each combination of each case at sizes up to `n`; returns findings, and refusals at
-    the largest size. Raises RankLost, BuildError and OutOfMemory."""
-    findings: dict[Key, Finding] = {}
+) -> tuple[dict[Key, tuple[str | None, dict[str, Any]]], dict[Key, str]]:
+    """Verify each combination of each case at sizes up to `n`: why it is wrong, if it is, with
+    fields of its record; and refusals at the largest size. Raises RankLost, BuildError and
+    OutOfMemory."""
+    findings: dict[Key, tuple[str | None, dict[str, Any]]] = {}
     refusals: dict[Key, str] = {}
     ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
     for size in sorted({ranks, ranks + 1, *(m for m in _LENGTHS if ranks < m < n), n}):
@@ -149,19 +175,20 @@ def verify_sharded(
             refusals = shard.refusals
             for case, combinations in shard.combinations.items():
                 for name, (combination,) in combinations.items():
-                    before = findings.get((case, name))
-                    if name == LOCAL or (before and before.wrong):
+                    wrong, fields = findings.get((case, name), (None, {"tried_launches": 0}))
+                    if name == LOCAL or wrong:
                         continue
-                    calls = ShardCalls(shard, combination)
-                    made = (before.calls if before else 0) + 2 * pairs
-                    distinct = None
+                    calls, distinct = ShardCalls(shard, combination), None
+                    made = fields["tried_launches"] + 2 * pairs
                     clear_mail(stage)
                     wrong = verify_pairs(stage.comm, calls, pairs)
                     if not wrong:
                         distinct, wrong = verify_repeats(stage.comm, calls, same_bits=True)
                         made += REPEATS
-                    version = combination.version
-                    findings[case, name] = Finding(name, size, wrong, distinct, made, version)
+                    findings[case, name] = wrong, {
+                        "distinct": distinct, "launches": None if distinct is None else REPEATS,
+                        "tried_launches": made, "version": combination.version,
+                    }  # fmt: skip
     return findings, refusals
 
 
@@ -248,7 +275,7 @@ def _first_reason(stage: Stage, why_not: str) -> str:
 
 
 def _combinations(
-    shard: Shard, plan: Plan, kernels: Kernels[Program], given: Buffer, opened: ExitStack,
+    shard: Shard, plan: Plan, kernels: Kernels, given: Buffer, opened: ExitStack,
     member: NcclCommunicator | None,
 ) -> Iterator[tuple[str, Combination]]:  # fmt: skip
     """The combinations on one input, by name."""
@@ -293,21 +320,27 @@ def _exchange_on_host(shard: Shard) -> None:
     backend.write(shard.partials, np.frombuffer(together, np.uint8))
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels(Generic[Code]):
-    """The sources or programs of a plan: kernels that leave a partial result, kernels whose last
-    block combines (none if `why_not_fused` gives a reason), and those that combine afterwards."""
+#: What a compiled kernel does: leave a partial result, combine in its last block, or afterwards.
+Role = Literal["alone", "fused", "behind", "gathered"]
 
-    alone: Mapping[Unit, Code]
-    fused: Mapping[Unit, Code]
-    behind: Code
-    gathered: Code
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The programs of a plan: kernels that leave a partial result, kernels whose last block
+    combines (none if `why_not_fused` gives a reason), and those that combine afterwards."""
+
+    alone: Mapping[Unit, Program]
+    fused: Mapping[Unit, Program]
+    behind: Program
+    gathered: Program
     why_not_fused: str
 
 
-def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Kernels[Source]:
-    """The sources of a plan. With `stumble`, the late rank stops for that many clocks between
-    sending and waiting."""
+def kernel_sources(
+    case: Case, plan: Plan, ranks: int, stumble: int = 0
+) -> tuple[dict[tuple[Role, Unit | None], Source], str]:
+    """The sources of a plan, and why none combines in its last block, if that is so. With
+    `stumble`, the late rank stops for that many clocks between sending and waiting."""
     # assigning to `Out` sends the partial result to all ranks
     indexed = "true" if case.reduction.op.indexed else "false"
     out = shared_source(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
@@ -317,40 +350,46 @@ def kernel_sources(case: Case, plan: Plan, ranks: int, stumble: int = 0) -> Kern
         why_not = "takes several launches"
     elif plan.preset or plan.folds_on_host:
         why_not = "has no block that has the whole sum"
-    alone, fused = {}, {}
+    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
+    sources: dict[tuple[Role, Unit | None], Source] = {
+        ("behind", None): helper_source(head, "spread.cu", "spread"),
+        ("gathered", None): helper_source(head, "gathered.cu", "gathered"),
+    }
     for step in plan.passes:
         # of several passes the last makes the result
         unfinished = step.stage == "only" and len(plan.passes) > 1
         stage = step.stage if unfinished else _UNFINISHED.get(step.stage, step.stage)
-        alone[step.unit] = unit_source(case, (stage, step.link))
+        sources["alone", step.unit] = unit_source(case, (stage, step.link))
         if not why_not:
-            fused[step.unit] = unit_source(case, ("first", 0), out)
-    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
-    behind = helper_source(head, "spread.cu", "spread")
-    return Kernels(alone, fused, behind, helper_source(head, "gathered.cu", "gathered"), why_not)
+            sources["fused", step.unit] = unit_source(case, ("first", 0), out)
+    return sources, why_not
 
 
-def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels[Program] | str:
+def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels | str:
     """Compile the kernels; a reason if the kernel cannot leave a partial result. Raises BuildError,
     EnvironmentProblem and RankLost."""
-    sources = kernel_sources(case, plan, stage.comm.size, stumble)
-    built = build_programs(stage, [*sources.alone.values(), *sources.fused.values()])
-    behind, gathered = compile_programs(stage, [sources.behind, sources.gathered])
-    programs: list[dict[Unit, Program]] = [{}, {}]
-    errors = ["", ""]
-    units = [(0, unit) for unit in sources.alone] + [(1, unit) for unit in sources.fused]
-    for (k, unit), program in zip(units, built, strict=True):
+    sources, why_not = kernel_sources(case, plan, stage.comm.size, stumble)
+    programs: dict[Role, dict[Unit | None, Program]] = {"alone": {}, "fused": {}}
+    errors: dict[Role, BuildError] = {}
+    built = build_programs(stage, list(sources.values()))
+    for (role, unit), program in zip(sources, built, strict=True):
         if isinstance(program, BuildError):
-            errors[k] = errors[k] or _first_error(program)
+            errors.setdefault(role, program)
         else:
-            programs[k][unit] = program
-    if errors[0]:
-        return f"does not compile where it is to leave a partial: {errors[0]}"
-    if errors[1]:
-        why_not = f"does not compile where it is to assign its answer once: {errors[1]}"
-        return Kernels(programs[0], {}, behind, gathered, why_not)
-    alone, fused = programs
-    return Kernels(alone, fused, behind, gathered, sources.why_not_fused)
+            programs.setdefault(role, {})[unit] = program
+    for role in errors.keys() - {"alone", "fused"}:
+        raise errors[role]
+    if "alone" in errors:
+        return f"does not compile where it is to leave a partial: {_first_error(errors['alone'])}"
+    if "fused" in errors:
+        error = _first_error(errors["fused"])
+        why_not = f"does not compile where it is to assign its answer once: {error}"
+    alone, fused = (
+        {unit: program for unit, program in programs[role].items() if unit is not None}
+        for role in ("alone", "fused")
+    )
+    return Kernels(alone, {} if why_not else fused, programs["behind"][None],
+                   programs["gathered"][None], why_not)  # fmt: skip
 
 
 def _first_error(error: BuildError) -> str:

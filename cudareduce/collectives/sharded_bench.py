@@ -8,31 +8,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
-from cudareduce.backend import BackendName
 from cudareduce.backends import gpu_count
 from cudareduce.bench.cases import cases
 from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.edges import at_edges
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.races import with_races
-from cudareduce.bench.records import chosen_of
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.bench.stream.run import SingleRank
-from cudareduce.collectives.collective import with_times
 from cudareduce.collectives.communicator import Communicator
 from cudareduce.collectives.inputs import SHARDED_OPS, shard_range
 from cudareduce.collectives.launcher import gpu_of, has_own_gpu, require_equal, start
 from cudareduce.collectives.rendezvous import Placement, connect, find_placement
-from cudareduce.collectives.sharded import LOCAL, Outcome, run_sharded
+from cudareduce.collectives.sharded import run_sharded, shard_record
 from cudareduce.collectives.timing import IN_A_LOOP, SAMPLES
-from cudareduce.collectives.verification import REPEATS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.intervals import known
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.reduction.operators import OPERATORS
@@ -47,9 +41,6 @@ from cudareduce.verify.verdict import Verdict, skipped
 _ELEMENT_BYTES = 24
 #: The largest shard that is verified alone; longer ones are verified combined.
 _MOST_ALONE = 2**22
-#: Shards of this size leave nothing in the cache until their next turn: three times the largest L2,
-#: 126 MB of a B200.
-_COLD_BYTES = 3 * 126e6
 #: From best to worst: the worst rank's verdict counts.
 _VERDICTS = ("pass", "skip", "fail")
 
@@ -184,7 +175,7 @@ def _records(
 ) -> list[Record]:  # fmt: skip
     """The records of all reductions at one size."""
     records: list[Record] = []
-    ranks, backend = comm.size, session.backend
+    backend = session.backend
     for reduction, group in cases(session, choices).items():
         known = {case: verdict or _why_no_partials(case) for case, verdict in group}
         untried = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
@@ -192,11 +183,10 @@ def _records(
         right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
         for case, verdict in (known | alone).items():
             if verdict and verdict.outcome != "pass":
-                records.append(_record(Outcome(case, ""), verdict, n, ranks, backend.name))
+                records.append(shard_record(case, "", n, comm.size, backend.name, verdict))
         if right:
-            outcomes = run_sharded(reduction, right, n, session.settings.rounds, comm, backend,
+            records += run_sharded(reduction, right, n, session.settings.rounds, comm, backend,
                                    timed=timed, quiet=quiet)  # fmt: skip
-            records += sharded_records(outcomes, n, ranks, backend.name)
     return records
 
 
@@ -223,52 +213,6 @@ def verify_alone(session: Session, cases: Sequence[Case], comm: Communicator) ->
         own = [verified.verdicts[case] for case in cases]
     verdicts = comm.broadcast([[v.outcome, v.reason, v.cause] for v in own])
     return [Verdict(outcome, reason, cause=cause) for outcome, reason, cause in verdicts]
-
-
-def sharded_records(
-    outcomes: Sequence[Outcome], n: int, ranks: int, backend: BackendName
-) -> list[Record]:
-    """One record per outcome, in order, with the time of the shards alone."""
-    local_us = {}
-    for outcome in outcomes:
-        times = known(tuple(batch.median_us for batch in outcome.batches))
-        if outcome.engine == LOCAL and times:
-            local_us[outcome.case] = median(times)
-    records = []
-    for outcome in outcomes:
-        wrong = outcome.finding.wrong if outcome.finding else None
-        verdict = Verdict("fail", wrong) if wrong else Verdict("pass")
-        if outcome.refusal:
-            verdict = skipped("unfit", outcome.refusal)
-        record = _record(outcome, verdict, n, ranks, backend)
-        if record.time_us:
-            record = replace(record, local_us=local_us.get(outcome.case))
-        records.append(record)
-    return records
-
-
-def _record(
-    outcome: Outcome, verdict: Verdict, n: int, ranks: int, backend: BackendName
-) -> Record:  # fmt: skip
-    case, finding = outcome.case, outcome.finding
-    nbytes = n * case.reduction.dtype.size
-    record = Record(
-        kernel=case.kernel.id, op=case.reduction.op.name, dtype=case.reduction.dtype.name,
-        acc=case.reduction.acc.name, n=n, rows=1, block=case.block, items=case.items, grid=None,
-        passes=None, backend=backend, scope=case.kernel.scope,
-        timing="cold" if nbytes / ranks >= _COLD_BYTES else "warm", region="total", pattern="exact",
-        verdict=verdict.outcome, reason=verdict.reason, suite=case.suite, name=case.name,
-        source_sha=case.kernel.sha, cause=verdict.cause, chosen=chosen_of(case.kernel), ranks=ranks,
-        engine=outcome.engine, host_us=outcome.host_us,
-    )  # fmt: skip
-    if finding:
-        record = replace(
-            record, distinct=finding.distinct, tried_launches=finding.calls,
-            launches=None if finding.distinct is None else REPEATS, version=finding.version,
-        )  # fmt: skip
-    if verdict.outcome == "pass" and outcome.batches:
-        return with_times(record, outcome.batches, nbytes)
-    return record
 
 
 class StreamRanks(SingleRank):

@@ -23,8 +23,9 @@ import numpy as np
 from cudareduce.backend import Buffer, Launch, Program, TimedBackend
 from cudareduce.collectives.communicator import watchdog
 from cudareduce.collectives.engines import Stage, StreamEngine, compile_helpers, raise_if_gave_up
-from cudareduce.collectives.inputs import Array, exact_values, expected, output_slice, to_storage
+from cudareduce.collectives.inputs import Array, exact_values, expected, to_storage
 from cudareduce.collectives.kernels import PACK_BYTES
+from cudareduce.collectives.records import Batch, LinkRates
 from cudareduce.collectives.windows import Part, Windows
 from cudareduce.progress import Progress
 
@@ -43,10 +44,6 @@ UNCOUNTED = 2
 #: A loop has a quarter of the calls if one takes longer, in us: its fixed 5 us (two H100) are then
 #: still below 1 %.
 _LONG_US = 100.0
-#: A sample is discarded if its ranks are further apart than this in us, and than this share of its
-#: time. On two H100 ranks are 0.2 to 1 us apart, 15 of 570 with NCCL; a rank that is 20 us late
-#: after the common start shows as 21.
-_SKEW_US, _SKEW = 4.0, 0.1
 #: Inputs alternate, so that the previous call's result is wrong for this one.
 TURNS = 2
 #: The period of inputs: a prime, so that no share begins at one.
@@ -56,30 +53,6 @@ _COUNT_BYTES, _CHECK_THREADS, _CHECK_BLOCKS = 16, 512, 512
 #: The smallest array in bytes for which link bandwidth is measured; threads per block of the
 #: kernels that measure it, and blocks per SM.
 _LINK_BYTES, _LINK_THREADS, _LINK_BLOCKS = 2**24, 512, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The samples of one engine in one round, in us: times of the slowest rank, skews, the time of
-    one call of several back to back, and the host's time per call. `wrong` tells why a result was.
-    """
-
-    times_us: tuple[float, ...]
-    skews_us: tuple[float, ...]
-    loop_us: float
-    host_us: float
-    wrong: str | None
-
-    @property
-    def sound_us(self) -> list[float]:
-        """The times of samples whose ranks started and ended together."""
-        pairs = zip(self.times_us, self.skews_us, strict=True)
-        return [us for us, skew in pairs if skew <= max(_SKEW_US, _SKEW * us)]
-
-    @property
-    def median_us(self) -> float | None:
-        """Their median; None if ranks were apart in all samples."""
-        return median(self.sound_us) if self.sound_us else None
 
 
 class Subject(Protocol):
@@ -211,7 +184,7 @@ class TimedArrays:
         period = min(n, _PERIOD)
         turns = [[exact_values(reduction, each, turn, period) for each in range(ranks)]
                  for turn in range(TURNS)]  # fmt: skip
-        self.own = output_slice(stage.collective, reduction, rank, ranks, n)
+        self.own = stage.own_slice(n)
         self.expected = [
             backend.upload(self._tiled(expected(reduction, values))[self.own]) for values in turns
         ]
@@ -265,56 +238,37 @@ class WindowArrays:
         return self.windows.part(offset + start * size, count * size)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """An engine on `n` elements: one batch per round."""
-
-    engine: str
-    n: int
-    batches: tuple[Batch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LinkRates:
-    """GB/s of each GPU's link in one direction, both directions busy, in the rounds of the largest
-    size; None if that was too small."""
-
-    read_gb_s: float | None = None
-    write_gb_s: float | None = None
-
-
 def measure_engines(
     stage: Stage, backend: TimedBackend, engines: Sequence[StreamEngine], sizes: Sequence[int],
-    most_mail: int, rounds: int, numbers: Iterator[int], bar: Progress,
-) -> tuple[list[Measured], LinkRates]:  # fmt: skip
-    """Time all engines at all sizes; engines of the LL protocol up to `most_mail` elements. All
-    ranks call it together. Raises RankLost, OutOfMemory and KernelFault."""
-    measured, links = [], LinkRates()
+    rounds: int, numbers: Iterator[int], bar: Progress,
+) -> tuple[dict[tuple[StreamEngine, int], tuple[Batch, ...]], LinkRates]:  # fmt: skip
+    """Time all engines at all sizes that they support: one batch per round. All ranks call it
+    together. Raises RankLost, OutOfMemory and KernelFault."""
+    measured: dict[tuple[StreamEngine, int], tuple[Batch, ...]] = {}
+    links = LinkRates()
     watch = Stopwatch(stage, backend, numbers)
     (check,) = compile_helpers(stage, "judge.cu", "judge")
     copies = compile_helpers(stage, "links.cu", "link_read", "link_write")
     for n in sizes:
-        fitting = [e for e in engines if not ((e.mail and n > most_mail) or e.why_not(n))]
+        fitting = [e for e in engines if n <= e.largest and not e.why_not(n)]
         for engine in fitting:  # a first call may wait for the gate
-            engine.run(n, next(numbers), 0)
+            engine.run(n, next(numbers))
         nbytes = n * stage.reduction.dtype.size
         arrays = TimedArrays(stage, backend, n, check)
-        calls = {
-            e.name: TimedCall(partial(e.enqueue, n), WindowArrays(arrays, e.windows))
-            for e in fitting
+        calls: dict[StreamEngine | str, TimedCall] = {
+            e: TimedCall(partial(e.enqueue, n), WindowArrays(arrays, e.windows)) for e in fitting
         }
-        timed = dict(calls)
-        if n == max(sizes) and nbytes >= _LINK_BYTES:
-            for program in copies:
-                enqueue = partial(_link_copy, stage, backend, program, nbytes)
-                subject = WindowArrays(arrays, stage.windows)
-                timed[program.entry] = TimedCall(enqueue, subject, collective=False)
+        with_links = n == max(sizes) and nbytes >= _LINK_BYTES
+        for program in copies if with_links else ():
+            enqueue = partial(_link_copy, stage, backend, program, nbytes)
+            subject = WindowArrays(arrays, stage.windows)
+            calls[program.entry] = TimedCall(enqueue, subject, collective=False)
         try:
-            batches = watch.rounds(timed, rounds, bar)
+            batches = watch.rounds(calls, rounds, bar)
         finally:
             arrays.close()
-        measured += [Measured(name, n, batches[name]) for name in calls]
-        if len(timed) > len(calls):
+        measured |= {(engine, n): batches[engine] for engine in fitting}
+        if with_links:
             links = LinkRates(*(_rate(nbytes, batches[program.entry]) for program in copies))
     return measured, links
 

@@ -21,31 +21,18 @@ from cudareduce.collectives.inputs import (
     exact_values,
     expected,
     from_storage,
-    output_slice,
     random_values,
     to_storage,
 )
 from cudareduce.collectives.kernels import FEW, PACK_BYTES, vector_of
 from cudareduce.collectives.windows import GUARD_BYTES, Part
 from cudareduce.errors import KernelFault
+from cudareduce.results.record import Record
 
 #: The fewest late ranks to test, calls with the same input, and how late a rank is: in s on the
 #: host, and in clocks of a kernel, or ns of the emulator.
 _MOST_LATE, REPEATS = 3, 10
 _LATE_S, STUMBLE = 2e-3, 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What verification found of an engine on up to `n` elements: why it is wrong, if it is, the
-    number of distinct results of one input, and the number of calls."""
-
-    engine: str
-    n: int
-    wrong: str | None
-    distinct: int | None
-    calls: int
-    version: str | None = None
 
 
 class VerifiedCalls(Protocol):
@@ -136,9 +123,9 @@ def call_pairs(ranks: int, blocks: int = 1) -> int:
 
 def verify_engine(
     stage: Stage, engine: Engine, sizes: list[int], numbers: Iterator[int]
-) -> Finding:  # fmt: skip
+) -> Record:  # fmt: skip
     """Run an engine at all test sizes and check all results. All ranks call it together, with the
-    same finding. Raises RankLost."""
+    same record of the largest size, or of the first wrong one. Raises RankLost."""
     stage = replace(stage, windows=engine.windows)
     comm, made, distinct = stage.comm, 0, None
     for n in _test_sizes(vector_of(stage.reduction), comm.size, sizes, engine.edges):
@@ -151,13 +138,17 @@ def verify_engine(
         if wrong:
             break
     else:
-        n, all_reduce = max(sizes), stage.collective == "all-reduce"
-        made += REPEATS
+        n, made = max(sizes), made + REPEATS
         with comm.doing(f"{engine.name} of {n} elements"):
             calls = EngineCalls(stage, engine, n, numbers)
-            distinct, wrong = verify_repeats(comm, calls, same_bits=all_reduce)
+            same_bits = stage.collective == "all-reduce"
+            distinct, wrong = verify_repeats(comm, calls, same_bits=same_bits)
     stage.backend.zero(stage.windows.status)
-    return Finding(engine.name, n, wrong, distinct, made, engine.version)
+    return stage.record(
+        engine.name, n, verdict="fail" if wrong else "pass", reason=wrong or "",
+        distinct=distinct, launches=None if distinct is None else REPEATS, tried_launches=made,
+        version=engine.version,
+    )  # fmt: skip
 
 
 def _test_sizes(
@@ -266,10 +257,7 @@ class EngineCalls:
 
     @property
     def _own(self) -> slice:
-        stage = self.stage
-        return output_slice(
-            stage.collective, stage.reduction, stage.comm.rank, stage.comm.size, self.n
-        )
+        return self.stage.own_slice(self.n)
 
     @property
     def _in_place(self) -> bool:

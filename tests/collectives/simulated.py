@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from cudareduce.budget import Deadline
-from cudareduce.collectives.collective import Recorder, link_notes
 from cudareduce.collectives.names import Collective
-from cudareduce.collectives.timing import SAMPLES, Batch, LinkRates, Measured
-from cudareduce.collectives.verification import Finding
+from cudareduce.collectives.records import (
+    Batch,
+    LinkRates,
+    engine_record,
+    with_bandwidth,
+    with_times,
+)
+from cudareduce.collectives.timing import SAMPLES
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text
@@ -62,35 +67,44 @@ class Machine:
         records: list[Record] = []
         common = self._rng.normal(0, self.apart)
         for dtype in asked["--dtype"].split(","):
-            recorder = Recorder(
-                cast(Collective, argv[1]), reduction_of(asked["--op"], dtype), 2, "cuda"
-            )
+            plain = engine_record(
+                cast(Collective, argv[1]), reduction_of(asked["--op"], dtype), 2, "cuda", "", 0,
+                distinct=1, launches=10, tried_launches=64,
+            )  # fmt: skip
             own = {engine: self._rng.normal(0, self.apart / 2) for engine in engines}
             for n in sizes:
                 records += [
-                    self._record(recorder, engine, n, count, links, common + own[engine])
+                    self._record(with_engine(plain, engine), n, count, links, common + own[engine])
                     for engine in engines
                 ]
         protocol = {
             "collective": argv[1], "engines": [], "timing": "warm", "rounds": count,
-            "remarks": list(link_notes(links)),
+            "remarks": list(links.notes),
         }  # fmt: skip
         return Run(made_by(argv), H200, protocol, tuple(records))
 
     def _record(
-        self, recorder: Recorder, engine: str, n: int, count: int, links: LinkRates, moved: float
-    ) -> Record:
-        why = "element 3 is 4.0, not 5.0" if engine in self.wrong else None
-        finding = Finding(engine, n, why, 1, 64)
+        self, plain: Record, n: int, count: int, links: LinkRates, moved: float
+    ) -> Record:  # fmt: skip
+        plain, engine = replace(plain, n=n), plain.engine or ""
+        if engine in self.wrong:
+            return replace(plain, verdict="fail", reason="element 3 is 4.0, not 5.0")
         if engine == "host":
-            return recorder.on_host(finding, n, 300.0 * float(np.exp(self._rng.normal(0, 0.1))))
+            return replace(plain, host_us=300.0 * float(np.exp(self._rng.normal(0, 0.1))))
         us = (LAUNCH_US + 4 * n / LINK_GB_S / 1e3) * self.slower.get(engine, 1.0) * np.exp(moved)
         batches = tuple(
             Batch((time,) * SAMPLES, (self.skew_us,) * SAMPLES, 0.9 * time, 5.0, None)
             for time in rounds(self._rng, us, count, samples=SAMPLES)
         )
         sha = hashlib.sha256(f"{engine} {self.texts.get(engine, '')}".encode()).hexdigest()
-        return recorder.timed(finding, Measured(engine, n, batches), links, sha, sha)
+        record = with_bandwidth(with_times(plain, batches, 4 * n), links)
+        return replace(record, source_sha=sha, cubin_sha=sha)
+
+
+def with_engine(record: Record, engine: str) -> Record:
+    """The record of another engine."""
+    scope = "device" if engine.startswith("peer:") else "library"
+    return replace(record, engine=engine, scope=scope)
 
 
 def made_by(argv: Sequence[str]) -> dict[str, Any]:

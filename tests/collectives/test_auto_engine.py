@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.collectives.collective import Recorder
 from cudareduce.collectives.engines import COSTS, fastest_kernel, record_choice
 from cudareduce.collectives.kernels import kernels_of, load_kernels
-from cudareduce.collectives.verification import Finding
+from cudareduce.collectives.records import engine_record
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.collectives import collective_sections
@@ -84,9 +83,7 @@ def test_there_is_always_one() -> None:
 
 
 def record(engine: str, us: float | None, n: int = 1000, half: float = 0.1) -> Record:
-    plain = Recorder("all-reduce", reduction_of("sum", "float32"), 2, "cuda").verified(
-        Finding(engine, n, None, 1, 10)
-    )
+    plain = engine_record("all-reduce", reduction_of("sum", "float32"), 2, "cuda", engine, n)
     if us is None:
         return plain
     return replace(plain, time_us=us, time_us_low=us - half, time_us_high=us + half, bytes=4 * n)

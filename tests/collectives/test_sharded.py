@@ -15,7 +15,6 @@ from cudareduce.collectives import kernels, sharded, windows
 from cudareduce.collectives.kernels import device_text
 from cudareduce.collectives.rendezvous import Placement, connect
 from cudareduce.collectives.sharded import run_sharded
-from cudareduce.collectives.sharded_bench import sharded_records
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
@@ -69,11 +68,10 @@ def _one(asked: Asked) -> list[Record]:
         simulated if asked.timed else open_backend(spec) as backend,
         connect(here, str(asked.folder / "m")) as met,
     ):
-        found = run_sharded(
+        return run_sharded(
             case.reduction, [case], 5000, 2, met, backend, timed=asked.timed, quiet=True,
             nccl=asked.nccl or asked.folder / "none.so",
         )  # fmt: skip
-        return sharded_records(found, 5000, 2, backend.name)
 
 
 def together(folder: Path, **options: object) -> list[Record]:
@@ -173,10 +171,10 @@ def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
 def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
-    wanted = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
-    assert not wanted.why_not_fused
+    sources, why_not_fused = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
+    assert not why_not_fused
     file = tmp_path / "k.cu"
-    for source in (*wanted.alone.values(), *wanted.fused.values(), wanted.behind, wanted.gathered):
+    for source in sources.values():
         file.write_text(source.text)
         done = subprocess.run(
             [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],

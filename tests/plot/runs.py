@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from cudareduce.collectives.collective import Recorder
-from cudareduce.collectives.timing import Batch, LinkRates, Measured
-from cudareduce.collectives.verification import Finding
+from cudareduce.collectives.records import (
+    Batch,
+    LinkRates,
+    engine_record,
+    with_bandwidth,
+    with_times,
+)
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
@@ -40,15 +45,16 @@ def over_sms(path: Path = SWEEP) -> Run:
 
 def collectives() -> Run:
     """An all-reduce by three engines over the bytes of arrays, of which one is wrong at a size."""
-    sum_ = reduction_of("sum", "float32")
-    recorder, links = Recorder("all-reduce", sum_, 2, "cuda"), LinkRates(337.0, 365.0)
-    records = [recorder.verified(Finding("peer:no_barrier", 40, "it does not wait", None, 9))]
+    record_of = partial(engine_record, "all-reduce", reduction_of("sum", "float32"), 2, "cuda")
+    links = LinkRates(337.0, 365.0)
+    wrong = record_of("peer:no_barrier", 40, verdict="fail", reason="does not wait")
+    records = [wrong]
     for engine, floor_us, gb_s in (("peer:one_shot", 9.5, 337), ("nccl", 8.9, 322)):
         for n in (2**k for k in range(10, 29, 2)):
             times = [floor_us + 4 * n / gb_s / 1e3 + 0.01 * k for k in range(6)]
             batches = [Batch((us,) * 8, (0.4,) * 8, us - 1.5, 9.7, None) for us in times]
-            finding = Finding(engine, n, None, 1, 64)
-            records.append(recorder.timed(finding, Measured(engine, n, tuple(batches)), links))
+            plain = record_of(engine, n, distinct=1, launches=10, tried_launches=64)
+            records.append(with_bandwidth(with_times(plain, batches, 4 * n), links))
     return with_records(replace(load(SWEEP), protocol={"rounds": 6, "timing": "warm"}), records)
 
 
