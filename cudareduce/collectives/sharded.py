@@ -249,11 +249,12 @@ def prepare_shard(
             why_not = _first_reason(stage, kernels.why_not_fused)
             if why_not:
                 shard.refusals[case, FUSED] = why_not
-            by_name = shard.combinations[case] = {}
-            for given in shard.inputs:
-                for name, combination in _combinations(shard, plan, kernels, given, opened, member):
-                    if not (name == FUSED and why_not):
-                        by_name.setdefault(name, []).append(combination)
+                kernels = replace(kernels, fused={})
+            by_input = [_combinations(shard, plan, kernels, given, opened, member)
+                      for given in shard.inputs]  # fmt: skip
+            shard.combinations[case] = {
+                name: [each[name] for each in by_input] for name in by_input[0]
+            }
         yield shard
 
 
@@ -277,16 +278,9 @@ def _first_reason(stage: Stage, why_not: str) -> str:
 def _combinations(
     shard: Shard, plan: Plan, kernels: Kernels, given: Buffer, opened: ExitStack,
     member: NcclCommunicator | None,
-) -> Iterator[tuple[str, Combination]]:  # fmt: skip
+) -> dict[str, Combination]:  # fmt: skip
     """The combinations on one input, by name."""
-    stage, reduction = shard.stage, shard.stage.reduction
-    backend = stage.backend
-    for program in (*kernels.fused.values(), kernels.behind, kernels.gathered):
-        program.set_constant("WINDOWS", *stage.windows.words())
-        program.set_constant("MAIL", stage.windows.layout.mail)
-        program.set_constant("BEGIN", shard.own.start)
-        if reduction.op.needs_count:
-            program.set_constant("COUNT", shard.n)
+    stage, reduction, backend = shard.stage, shard.stage.reduction, shard.stage.backend
 
     def bound(programs: Programs, out: Buffer) -> Launch:
         launches = Bound(backend, plan, programs, given, out=out)
@@ -294,22 +288,30 @@ def _combinations(
         return launches.run
 
     local = bound(kernels.alone, shard.partial)
-    yield LOCAL, Combination((local,))
+    found = {LOCAL: Combination((local,))}
     if kernels.fused:
         fused = bound(kernels.fused, shard.result)
-        yield FUSED, Combination((fused,), tuple(kernels.fused.values()))
+        found[FUSED] = Combination((fused,), tuple(kernels.fused.values()))
+    # after `Bound`, which sets COUNT to the length of the shard
+    for program in (*kernels.fused.values(), kernels.behind, kernels.gathered):
+        program.set_constant("WINDOWS", *stage.windows.words())
+        program.set_constant("MAIL", stage.windows.layout.mail)
+        program.set_constant("BEGIN", shard.own.start)
+        if reduction.op.needs_count:
+            program.set_constant("COUNT", shard.n)
     behind = backend.launcher(kernels.behind, 1, 1, [shard.partial, shard.result])
-    yield BEHIND, Combination((local, behind), (kernels.behind,))
+    found[BEHIND] = Combination((local, behind), (kernels.behind,))
     timed = backend.timed()
     if member and timed and reduction.op.name in UFUNCS:
         call = member.launch(
             "all-reduce", replace(reduction, dtype=reduction.acc), shard.partial.address,
             shard.result.address, 1, timed.stream_handle,
         )  # fmt: skip
-        yield NCCL, Combination((local, call), version=member.nccl.version)
+        found[NCCL] = Combination((local, call), version=member.nccl.version)
     gathered = backend.launcher(kernels.gathered, 1, 1, [shard.partials, shard.result, shard.n])
     exchange = partial(_exchange_on_host, shard)
-    yield HOST, Combination((local, exchange, gathered, backend.synchronize))
+    found[HOST] = Combination((local, exchange, gathered, backend.synchronize))
+    return found
 
 
 def _exchange_on_host(shard: Shard) -> None:
