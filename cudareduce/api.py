@@ -156,17 +156,17 @@ def load(path: str | Path) -> Result[Record]:
 def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
     """Compare two stored runs, like `cudareduce compare`: each item is a row with its verdict.
     Raises UsageError, and BaselineError if their machines cannot be compared."""
-    from cudareduce.compare.command import judged_files
+    from cudareduce.compare.check import compared_files
     from cudareduce.compare.report import exit_code, judged_sections, rows_json
     from cudareduce.compare.request import CompareRequest
     from cudareduce.library.registry import load_registry
 
     request = _request(CompareRequest, "compare", (old, new), options)
-    judgement = judged_files(request, load_registry())
-    text = rows_json(judgement.rows)
+    report = compared_files(request, load_registry())
+    text = rows_json(report.rows)
     return Result(
-        items=judgement.rows, exit_code=exit_code(judgement, request.judging), json=text,
-        sections=tuple(judged_sections(judgement, everything=True)), rows=tuple(loads(text)),
+        items=tuple(report.rows), exit_code=exit_code(report, request.judging), json=text,
+        sections=tuple(judged_sections(report, everything=True)), rows=tuple(loads(text)),
     )  # fmt: skip
 
 

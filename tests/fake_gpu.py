@@ -43,7 +43,8 @@ from cudareduce.backend import (
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
-from cudareduce.compare.measure import Batch, Bencher, Remeasured
+from cudareduce.compare.measure import Batch, Bencher
+from cudareduce.compare.verdicts import Remeasured
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case

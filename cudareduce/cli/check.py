@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudareduce.cli.help import Command, Commands
-from cudareduce.cli.library_options import add_library, check_versions
+from cudareduce.cli.library_options import add_library
 from cudareduce.cli.options import (
     MOST_ROUNDS,
     MOST_SECONDS,
@@ -33,13 +32,15 @@ from cudareduce.cli.options import (
     add_sizes,
     add_time_limit,
 )
-from cudareduce.cli.request import field_names, make_request
+from cudareduce.cli.request import make_request
 from cudareduce.cli.types import DEVICES, Amount, Count, Name, Named, Place, Sizes, options_of
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS
 from cudareduce.errors import UsageError
 
+if TYPE_CHECKING:
+    from cudareduce.compare.request import CheckRequest
+
 _LONGEST_THRESHOLD, _MOST_TIMES = 20, 1000
-Request = TypeVar("Request")
 
 
 class Threshold(click.ParamType[float]):
@@ -116,7 +117,7 @@ def compare(**options: Any) -> int:
 
     Takes the JSON files of bench, collective and check.
     """
-    from cudareduce.compare.command import compare_files
+    from cudareduce.compare.check import compare_files
     from cudareduce.compare.request import CompareRequest
 
     return compare_files(make_request(CompareRequest, options))
@@ -175,78 +176,46 @@ def check(arguments: list[str], /, **options: Any) -> int:
     of NCCL or CUB (--library). With --compile no GPU is needed: machine code is compared, and with
     --base only kernels whose code differs are timed, if there is a GPU.
     """
-    if options["library"]:
-        return check_versions(arguments, options)
-    del options["library"]
-    options["argv"] = tuple(arguments)
-    has_base, has_baseline = options["base"] is not None, options["baseline"] is not None
-    if options["base"] == "":
-        raise click.UsageError("--base is empty: name a revision or a directory of kernels")
-    if has_base and has_baseline:
+    from cudareduce.compare.request import CheckRequest
+
+    request = make_request(CheckRequest, options | {"argv": tuple(arguments)})
+    if request.base is not None and request.baseline is not None:
         raise click.UsageError("--base and --baseline exclude each other: give only one of them")
-    if not (has_base or has_baseline or options["times"]):
+    if not (request.base or request.baseline or request.times or request.library):
         raise click.UsageError(
             "name a baseline: --baseline FILE (written by bench --json FILE), --base REV, "
             "--self N, or --library NAME=OLD,NEW"
         )
-    from cudareduce.compare.command import check, check_base, check_self
-    from cudareduce.compare.request import (
-        BaseRequest,
-        CheckRequest,
-        CompiledTreesRequest,
-        SelfRequest,
-    )
-
-    if options["times"] is not None:
-        judging = ("strict", "allow_gone", "no_same_code", "cross_device", "junit",
-                   "benchmark_json", "comment", "everything", "peers")  # fmt: skip
-        return check_self(_request(SelfRequest, "--self", options, judging))
-    compiling = options.pop("compiling")
-    if compiling and has_base:
-        from cudareduce.compare.compiled_trees import check_compiled_trees
-
-        unused = ("peers", "cross_device", "json", "map", "ranks")
-        mode = "--compile --base"
-        return check_compiled_trees(_request(CompiledTreesRequest, mode, options, unused))
-    if compiling:
-        from cudareduce.compare.compiled import CompileRequest, check_compiled
-
-        return check_compiled(
-            _request(CompileRequest, "--compile", options, ("json", "benchmark_json"))
-        )
-    if has_baseline:
-        from cudareduce.collectives.check import check_ranks
-
-        return check(_request(CheckRequest, "--baseline", options), check_ranks)
-    collective = COLLECTIVES.keys() & set(options["kernels"])
-    if options["ranks"] and not collective:
+    if unused := request.unused_option():
+        raise click.UsageError(f"{unused} does not apply to {request.mode}: leave it out")
+    collective = bool(COLLECTIVES.keys() & set(request.kernels))
+    if request.ranks and not collective:
         raise click.UsageError(f"--ranks needs a collective as KERNEL: {', '.join(COLLECTIVES)}")
-    request = _request(BaseRequest, "--base", options, ("peers", "cross_device", "json"))
-    if collective:
-        from cudareduce.collectives.check import check_base_ranks
+    return _run_check(request, collective)
 
+
+def _run_check(request: CheckRequest, collective: bool) -> int:
+    if request.library is not None:
+        from cudareduce.collectives.library_versions import check_library
+
+        return check_library(request)
+    if request.times is None and request.compiling:
+        from cudareduce.compare.compiled import check_compiled, check_compiled_trees
+
+        return check_compiled(request) if request.base is None else check_compiled_trees(request)
+    from cudareduce.compare.check import check_base, check_self, check_stored, stored_baseline
+
+    if request.times is not None:
+        return check_self(request)
+    if request.base is not None and not collective:
+        return check_base(request)
+    from cudareduce.collectives.check import check_base_ranks, check_ranks
+
+    if request.base is not None:
         return check_base_ranks(request)
-    return check_base(request)
-
-
-#: Defaults of modes without a baseline file.
-_DEFAULTS = {"n": (2**25,), "rows": 1, "op": ("sum",), "dtype": ("float32",)}
-_FLAGS = {"everything": "all", "compiling": "compile", "folders": "kernels"}
-
-
-def _request(
-    kind: type[Request], mode: str, options: dict[str, Any], unused: Iterable[str] = ()
-) -> Request:
-    """The request of one mode of `check`. Raises UsageError for an option without effect: one that
-    the request has no field for, or one of `unused`."""
-    fields = field_names(kind)
-    # --device without effect is only reported.
-    for key in sorted(options.keys() - fields - {"debug", "device"}) + list(unused):
-        if options[key]:
-            flag = _FLAGS.get(key, key.replace("_", "-"))
-            raise click.UsageError(f"--{flag} does not apply to {mode}: leave it out")
-    options = {key: options[key] or _DEFAULTS.get(key, options[key]) for key in options}
-    return make_request(kind, options, options.keys() - fields)
+    stored = stored_baseline(request)
+    of_ranks = any(record.ranks is not None for record in stored.records)
+    return check_ranks(request, stored) if of_ranks else check_stored(request, stored)
 
 
 _FOLDER = "history"

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudareduce.cli.request import make_request
 from cudareduce.cli.types import why_no_name
 
 if TYPE_CHECKING:
-    from cudareduce.collectives.library_versions import Versions
+    from cudareduce.compare.request import Versions
 
 #: The libraries of which two versions can be compared.
 LIBRARIES = ("nccl", "cub")
@@ -42,7 +41,7 @@ class LibraryVersions(click.ParamType["Versions"]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Versions:
         """The library's name and two paths."""
-        from cudareduce.collectives.library_versions import Versions
+        from cudareduce.compare.request import Versions
 
         if isinstance(value, Versions):
             return value
@@ -68,26 +67,3 @@ add_library = click.option(
     "libnccl.so.2, cub=OLD,NEW two CCCL source trees or include folders. KERNEL is then a "
     "collective, or a call such as cub:run_to_run.",
 )  # fmt: skip
-_DEFAULTS = {"n": tuple(2**k for k in range(10, 29, 2)), "op": ("sum",), "dtype": ("float32",)}
-#: Options of `check` that do not apply to two versions of a library.
-_UNUSED = (
-    "folders", "baseline", "base", "times", "compiling", "update_baseline", "rows", "arch", "map",
-    "peers", "ranks", "max_time", "cross_device", "no_same_code",
-)  # fmt: skip
-_NAMES = {"folders": "--kernels", "times": "--self", "compiling": "--compile"}
-
-
-def check_versions(arguments: list[str], options: dict[str, Any]) -> int:
-    """`check --library`, with the options of `check`."""
-    from cudareduce.collectives.library_versions import LibraryRequest, check_library
-
-    unused = [*_UNUSED, *(("device", "time_limit") if options["library"].name == "nccl" else ())]
-    for key in unused:
-        if options[key]:
-            name = _NAMES.get(key, f"--{key.replace('_', '-')}")
-            raise click.UsageError(
-                f"{name} does not apply to --library {options['library'].name}: leave one out"
-            )
-    options |= {key: options[key] or value for key, value in _DEFAULTS.items()}
-    options["argv"] = tuple(arguments)
-    return check_library(make_request(LibraryRequest, options, _UNUSED))

@@ -145,13 +145,6 @@ def make_request(
     return request
 
 
-def field_names(kind: type[Any]) -> set[str]:
-    """The fields of a request, and of the requests nested in it."""
-    types = get_type_hints(kind)
-    inner = [types[field.name] for field in fields(kind) if is_dataclass(types[field.name])]
-    return {field.name for field in fields(kind)}.union(*map(field_names, inner))
-
-
 def _fill(kind: type[Request], left: dict[str, Any]) -> Request:
     """A request from options, which are removed from `left`; other fields keep their defaults."""
     types = get_type_hints(kind)

@@ -33,32 +33,17 @@ from cudareduce.collectives.launcher import (
 )
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS, Collective
 from cudareduce.collectives.rendezvous import connect, find_placement
-from cudareduce.compare.baseline import side_text
-from cudareduce.compare.command import (
-    base_again,
-    check_plan,
-    check_rounds,
-    concluded,
-    thresholds_of,
-)
-from cudareduce.compare.decide import confirm_slower, measure_until_decided
-from cudareduce.compare.measure import DEFAULT_ROUNDS, INTERRUPTED, Cut, Remeasured
-from cudareduce.compare.report import (
-    ComparisonReport,
-    publish_comparison,
-    rules_between,
-    skew_notes,
-)
-from cudareduce.compare.request import BaseRequest, CheckRequest, Remeasuring
+from cudareduce.compare.check import conclude_stored, conclude_trees, thresholds_of
+from cudareduce.compare.measure import rounds_of
+from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
-from cudareduce.compare.verdicts import Rules
+from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
 from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.report.sections import first_few
-from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.temporary import temporary_folder
@@ -73,115 +58,92 @@ _WHOLE = (0, 3)
 
 def check_ranks(request: CheckRequest, stored: Run) -> int:
     """Measure stored collectives again and compare. Returns the exit code, the same on all ranks of
-    a launcher. Raises as `check` does, and RankLost."""
-    remeasuring = request.remeasuring
-    old = _select_records(stored, remeasuring)
-    jobs = _jobs_of(old, stored, remeasuring)
-    with _job_ranks(jobs) as ranks, temporary_folder() as temporary:
+    a launcher. Raises as `check_stored` does, and RankLost."""
+    old = _select_records(stored, request)
+    jobs = _jobs_of(old, stored, request)
+    with _job_ranks(jobs) as ranks:
         if ranks.follows:
             return ranks.follow()
         registry = load_registry()
-        rounds = remeasuring.rounds or int(old.protocol.get("rounds") or DEFAULT_ROUNDS)
-        check_rounds(request, rounds)
-        thresholds = thresholds_of(request.judging, registry, old.records)
-        device = device_of(max(job.ranks for job in jobs), remeasuring)
-        device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
-        now = Run(tool(request.argv), device, old.protocol, ())
-        rules, notes = rules_between(old, now, thresholds, request.judging)
-        plan = check_plan(rules, remeasuring)
-        here = RankMeasurement(old, jobs, rounds, remeasuring, plan.deadline, ranks)
-        outcome = measure_until_decided(here.measure, old.records, plan)
-        fresh, base_notes = _with_baseline_kernels(here, device, Path(temporary))
-        outcome = confirm_slower(outcome, fresh.measure, plan)
-        if any(row.confirmed is not None for row in outcome.rows):
-            notes += base_notes
-        now = outcome.measured.as_run(now, rounds)
-        return ranks.finish(concluded(request, old, now, outcome, rules, notes, registry))
+        thresholds = thresholds_of(request.judging, registry, stored.records)
+        device = device_of(max(job.ranks for job in jobs), request)
+        here = RankMeasurement(
+            old,
+            jobs,
+            rounds_of(request, stored),
+            request,
+            device,
+            Deadline(request.max_time),
+            ranks,
+        )
+        return ranks.finish(
+            conclude_stored(request, stored, old.records, registry, thresholds, here)
+        )
 
 
-def _with_baseline_kernels(
-    here: RankMeasurement, device: DeviceInfo, folder: Path
-) -> tuple[RankMeasurement, list[str]]:
-    """How to confirm slower rows, with a note. Where git has the kernels of the baseline, and the
-    code they share is unchanged, they run in the same rounds as engines of their own."""
-    folders = (kernels_folder() / EXCHANGES, *here.remeasuring.folders)
-    revision = revision_of(here.stored, device)
+def _with_baseline_kernels(here: RankMeasurement, folder: Path) -> RankMeasurement:
+    """How to confirm slower rows. Where git has the kernels of the baseline, and the code they
+    share is unchanged, they run in the same rounds as engines of their own."""
+    folders = (kernels_folder() / EXCHANGES, *here.request.folders)
+    revision = revision_of(here.stored, here.device)
     try:
         # if shared code changed, it would run on both sides
         if revision is None or not all(is_unchanged(revision, each) for each in source_folders()):
-            return here, []
+            return here
         base = _baseline_kernels(revision, folders, folder / "base")
     except UsageError:
-        return here, []
+        return here
     shas = {(r.kernel, r.engine): r.source_sha for r in here.stored.records}
     base = {
         name: kernel for name, kernel in base.items()
         if shas.get((kernel.collective, kernel.engine)) == kernel.sha
     }  # fmt: skip
-    pairs = _pair_kernels(kernels_in(folders), base, folder / "copies")
-    notes = [f"measured again in the same rounds as the kernels of {revision}"] if base else []
-    return here.beside(pairs), notes
+    return here.beside(_pair_kernels(kernels_in(folders), base, folder / "copies"))
 
 
-def check_base_ranks(request: BaseRequest) -> int:
+def check_base_ranks(request: CheckRequest) -> int:
     """Compare the collectives of two trees. Returns the exit code, the same on all ranks of a
     launcher. Raises UsageError, EnvironmentProblem and RankLost."""
-    remeasuring, problems = request.remeasuring, request.problems
     request.outputs.check(*request.judging.read)
-    _refuse_single_gpu_options(remeasuring)
+    _refuse_single_gpu_options(request)
     _check_problems(request)
-    here = find_placement(os.environ)
-    size = request.ranks or (here.size if here else most_ranks())
-    check_room(max(problems.n), size)
+    placement = find_placement(os.environ)
+    size = request.ranks or (placement.size if placement else most_ranks())
+    check_room(max(request.sizes), size)
     with temporary_folder() as temporary:
         pairs = _pair_trees(request, Path(temporary))
         jobs = tuple(
-            Job(name, op, size, problems.dtype, tuple(sorted(problems.n)), pairs.engines[name],
-                links=False)
-            for name in remeasuring.kernels for op in problems.op
+            Job(name, op, size, request.dtype or ("float32",), tuple(sorted(request.sizes)),
+                pairs.engines[name], links=False)
+            for name in request.kernels for op in request.op or ("sum",)
         )  # fmt: skip
         with _job_ranks(jobs) as ranks:
             if ranks.follows:
                 return ranks.follow()
-            registry = load_registry()
-            named = (*remeasuring.kernels, *pairs.candidate_of.values())
+            registry, named = load_registry(), {*request.kernels, *pairs.candidate_of.values()}
             thresholds = thresholds_of(request.judging, registry, (), named)
-            rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
-            device = device_of(size, remeasuring)
-            rounds, plan = remeasuring.rounds or DEFAULT_ROUNDS, check_plan(rules, remeasuring)
-            now = Run(tool(request.argv), device, {"rounds": rounds}, ())
-            plain = RankMeasurement(now, jobs, rounds, remeasuring, plan.deadline, ranks)
-            both = plain.beside(pairs)
-            outcome = measure_until_decided(both.measure, None, plan)
-            if not outcome.rows and not outcome.cut:
-                raise UsageError("nothing was compared: give more --max-time")
-            outcome = confirm_slower(outcome, both.measure, plan)
-            names = " ".join(remeasuring.kernels)
-            report = ComparisonReport(
-                title=f"{names} against {request.base}, {device.name}",
-                head=(side_text("new", now),), rows=tuple(outcome.rows), rules=rules,
-                notes=tuple(skew_notes(outcome.rows)), against=tuple(base_again(request)),
-                measured=outcome.measured, cut=outcome.cut,
-            )  # fmt: skip
-            return ranks.finish(publish_comparison(
-                report, request.judging, request.outputs, registry, quiet=remeasuring.quiet
-            ))  # fmt: skip
+            device, rounds = device_of(size, request), request.default_rounds
+            now = Run({}, device, {"rounds": rounds}, ())
+            deadline = Deadline(request.max_time)
+            here = RankMeasurement(now, jobs, rounds, request, device, deadline, ranks)
+            both = here.beside(pairs)
+            candidate = " ".join(request.kernels)
+            return ranks.finish(conclude_trees(request, candidate, registry, thresholds, both))
 
 
-def _check_problems(request: BaseRequest) -> None:
+def _check_problems(request: CheckRequest) -> None:
     """Raise UsageError for kernels, operators and options that collectives do not take."""
-    problems = request.problems
-    for name in request.remeasuring.kernels:
+    for name in request.kernels:
         if name not in COLLECTIVES:
             raise UsageError(
                 f"{name} is a kernel of one GPU, and others named are collectives: check them apart"
             )
-    for op in problems.op:
+    for op in request.op or ():
         if op not in OPS:
             raise UsageError(f"--op {op}: arrays are combined by one of {', '.join(OPS)}")
-    if problems.rows != 1:
+    if request.rows not in (None, 1):
         raise UsageError("--rows is about reductions of one GPU: leave it out of collectives")
-    if 0 in problems.n:
+    if 0 in request.sizes:
         raise UsageError("--n 0: there is nothing to exchange")
 
 
@@ -197,15 +159,15 @@ class Pairs:
     folder: Path
 
 
-def _pair_trees(request: BaseRequest, folder: Path) -> Pairs:
+def _pair_trees(request: CheckRequest, folder: Path) -> Pairs:
     """Pair the correct kernels of both trees for the requested collectives. Raises UsageError if a
     tree has none."""
-    names = request.remeasuring.kernels
-    folders = request.remeasuring.folders or (kernels_folder() / EXCHANGES,)
+    names = request.kernels
+    folders = request.folders or (kernels_folder() / EXCHANGES,)
     head, base = (
         {name: k for name, k in kernels.items() if k.collective in names and k.wrong is None}
         for kernels in (
-            kernels_in(folders), _baseline_kernels(request.base, folders, folder / "base")
+            kernels_in(folders), _baseline_kernels(str(request.base), folders, folder / "base")
         )
     )  # fmt: skip
     for tree, kernels in (("this tree", head), (request.base, base)):
@@ -275,7 +237,7 @@ class Job:
         )
 
 
-def _jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]:
+def _jobs_of(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...]:
     """The jobs that measure these records again. They run the engines that the stored run
     requested, or that are named now, except kernels that no longer exist. Raises UsageError for
     records that `collective` does not measure."""
@@ -284,7 +246,7 @@ def _jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]
         _check_record(record)
         groups.setdefault((record.kernel, record.op, record.ranks or 0), []).append(record)
     requested = run.protocol.get("engines")
-    kernels = load_kernels(remeasuring.folders).values()
+    kernels = load_kernels(request.folders).values()
     jobs = []
     for (collective, op, ranks), records in groups.items():
         alike = [r for r in stored.records if (r.kernel, r.op, r.ranks) == (collective, op, ranks)]
@@ -292,7 +254,7 @@ def _jobs_of(run: Run, stored: Run, remeasuring: Remeasuring) -> tuple[Job, ...]
         sizes = {r.n for r in records} | ({max(r.n for r in alike)} if links else set())
         check_room(max(sizes), ranks)
         recorded = dict.fromkeys(r.engine or "" for r in records)
-        wanted = recorded if remeasuring.kernels or requested is None else requested
+        wanted = recorded if request.kernels or requested is None else requested
         known = {k.engine for k in kernels if k.collective == collective} | {AutoEngine.name}
         engines = tuple(name for name in wanted if not name.startswith("peer:") or name in known)
         if engines or not wanted:
@@ -318,11 +280,11 @@ def _suspect_jobs(jobs: Sequence[Job], suspects: Sequence[Record]) -> Iterator[J
                 yield replace(job, dtypes=(dtype,), sizes=tuple(sorted(sizes)), engines=engines)
 
 
-def _select_records(stored: Run, remeasuring: Remeasuring) -> Run:
+def _select_records(stored: Run, request: CheckRequest) -> Run:
     """The records that the given names select, of collectives or engines; all without names. Raises
     UsageError if there is none."""
-    _refuse_single_gpu_options(remeasuring)
-    patterns = remeasuring.kernels
+    _refuse_single_gpu_options(request)
+    patterns = request.kernels
     records = tuple(
         r for r in stored.records
         if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns
@@ -336,10 +298,10 @@ def _select_records(stored: Run, remeasuring: Remeasuring) -> Run:
     return replace(stored, records=records)
 
 
-def _refuse_single_gpu_options(remeasuring: Remeasuring) -> None:
+def _refuse_single_gpu_options(request: CheckRequest) -> None:
     """Raise UsageError for options that apply to one GPU only."""
     for name in ("peers", "map", "device", "time_limit"):
-        if getattr(remeasuring, name):
+        if getattr(request, name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{option} is about reductions of one GPU: leave it out of collectives"
@@ -369,9 +331,9 @@ def _check_record(record: Record) -> None:
         )
 
 
-def device_of(ranks: int, remeasuring: Remeasuring) -> DeviceInfo:
+def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
     """The device's description. Raises EnvironmentProblem if there are fewer GPUs than ranks."""
-    spec, _ = choose_backend("cuda", 0, not remeasuring.no_cache)
+    spec, _ = choose_backend("cuda", 0, not request.no_cache)
     gpus = gpu_count()
     if gpus < ranks:
         raise EnvironmentProblem(
@@ -390,15 +352,16 @@ class RankMeasurement:
     stored: Run
     jobs: tuple[Job, ...]
     rounds: int
-    remeasuring: Remeasuring
+    request: CheckRequest
+    device: DeviceInfo
     deadline: Deadline
     ranks: JobRanks
     pairs: Pairs | None = None
 
     def beside(self, pairs: Pairs) -> RankMeasurement:
         """The same measurement, with the baseline's kernels in the same rounds."""
-        folders = (*self.remeasuring.folders, pairs.folder)
-        return replace(self, remeasuring=replace(self.remeasuring, folders=folders), pairs=pairs)
+        folders = (*self.request.folders, pairs.folder)
+        return replace(self, request=replace(self.request, folders=folders), pairs=pairs)
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure all jobs, or those of `suspects`, with `times` times the rounds. Ctrl-C and lost
@@ -421,8 +384,14 @@ class RankMeasurement:
                 records += result.records
                 remarks += result.protocol.get("remarks") or ()
         old, new = self._split(records)
-        return Remeasured(old=old, new=new, floors_us={}, remarks=tuple(dict.fromkeys(remarks)),
-                          stories=(), cut=cut)  # fmt: skip
+        return Remeasured(old=old, new=new, remarks=tuple(dict.fromkeys(remarks)), cut=cut)
+
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        """Measure again, together with the baseline's kernels if git has them."""
+        if self.pairs:
+            return self.measure(suspects, times)
+        with temporary_folder() as folder:
+            return _with_baseline_kernels(self, Path(folder)).measure(suspects, times)
 
     def _baseline_suspects(self, suspects: Sequence[Record]) -> Iterator[Record]:
         """One more record for each baseline engine of these records."""
@@ -475,9 +444,9 @@ class RankMeasurement:
             "--n", ",".join(map(str, job.sizes)), "--engine", ",".join(job.engines),
             "--rounds", str(min(times * self.rounds, _MOST_ROUNDS)), "--backend", "cuda",
             "--json", str(result),
-            *(word for folder in self.remeasuring.folders for word in ("--kernels", str(folder))),
-            *(["--no-cache"] if self.remeasuring.no_cache else []),
-            *(["--quiet"] if self.remeasuring.quiet else []),
+            *(word for folder in self.request.folders for word in ("--kernels", str(folder))),
+            *(["--no-cache"] if self.request.no_cache else []),
+            *(["--quiet"] if self.request.quiet else []),
         ]  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.bench.group import Group
@@ -24,12 +23,10 @@ from cudareduce.collectives.launcher import check_room, most_ranks, start
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
 from cudareduce.collectives.rendezvous import find_placement
-from cudareduce.compare.command import judged_again
-from cudareduce.compare.decide import CheckPlan, confirm_slower, measure_until_decided
-from cudareduce.compare.measure import DEFAULT_ROUNDS, Remeasured
-from cudareduce.compare.report import ComparisonReport, publish_comparison
-from cudareduce.compare.request import BUDGET_S, Judging, load_thresholds
-from cudareduce.compare.verdicts import Rules
+from cudareduce.compare.check import check_rows
+from cudareduce.compare.report import Report, publish_comparison
+from cudareduce.compare.request import CheckRequest, Versions, load_thresholds
+from cudareduce.compare.verdicts import Remeasured, Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job
@@ -38,7 +35,6 @@ from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import phase
 from cudareduce.reduction.operators import Reduction, reduction_of
-from cudareduce.report.publish import Outputs
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load as load_run
@@ -48,38 +44,6 @@ from cudareduce.temporary import temporary_folder
 #: Suffixes of the two CUB libraries, and shapes besides --n at which a library is verified.
 _OLD, _NEW = "@old", "@new"
 _EDGES = ((1, 1), (33, 1), (1025, 1), (65537, 1))
-
-
-class Versions(NamedTuple):
-    """Two versions of the library `name`: files of NCCL, or CCCL source trees."""
-
-    name: str
-    old: Path
-    new: Path
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.old},{self.new}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryRequest:
-    """The versions to compare and the problems to compare them on. `kernels` are collectives, or
-    calls of CUB; empty selects the default."""
-
-    library: Versions
-    kernels: tuple[str, ...]
-    n: tuple[int, ...]
-    op: tuple[str, ...]
-    dtype: tuple[str, ...]
-    rounds: int | None
-    budget: float | None
-    device: int
-    time_limit: float | None
-    no_cache: bool
-    quiet: bool
-    judging: Judging
-    outputs: Outputs
-    argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +57,25 @@ class Experiment:
     rounds: int
 
 
-def check_library(request: LibraryRequest) -> int:
+def check_library(request: CheckRequest) -> int:
     """Measure, compare, publish; returns the exit code. Raises UsageError, EnvironmentProblem."""
     library, judging = request.library, request.judging
+    assert library is not None
     request.outputs.check(*judging.read)
     if library.old.resolve() == library.new.resolve():
         raise UsageError(f"--library {library}: old and new are the same: name two versions")
     with temporary_folder() as folder:
         kind = NcclVersions if library.name == "nccl" else CubVersions
-        versions: NcclVersions | CubVersions = kind(request, Path(folder))
+        versions: NcclVersions | CubVersions = kind(request, library, Path(folder))
         rules = Rules(
             load_thresholds(judging.thresholds, judging.threshold, versions.kernels),
             paired=True, same_code=False,
         )  # fmt: skip
-        budget_s = BUDGET_S if request.budget is None else request.budget
-        plan = CheckPlan(
-            rules=rules, budget_s=budget_s, deadline=Deadline(), quiet=request.quiet
-        )  # fmt: skip
         measurement = VersionMeasurement(request, versions)
-        outcome = measure_until_decided(measurement.measure, None, plan)
-        outcome = confirm_slower(outcome, measurement.measure, plan)
+        measure = measurement.measure
+        outcome = check_rows(request, rules, None, measure, measure, Deadline())
 
+    assert outcome.measured is not None
     old, new = outcome.measured.old, outcome.measured.new
     skips = tuple(dict.fromkeys(
         f"{r.kernel}: skipped: {r.reason}" for r in (*old, *new) if r.verdict == "skip"
@@ -121,12 +83,13 @@ def check_library(request: LibraryRequest) -> int:
     if not outcome.rows:
         raise EnvironmentProblem(f"nothing was compared: {skips[0]}")
     (before, after), device = versions.labels, measurement.device
-    report = ComparisonReport(
-        title=f"{after} against {before}, {device.name}", rows=tuple(outcome.rows), rules=rules,
-        head=(f"old: {before}, {library.old}", f"new: {after}, {library.new}"), notes=skips,
-        against=("--library", str(library), *judged_again(judging)), cut=outcome.cut,
+    report = Report(
+        title=f"{after} against {before}, {device.name}",
+        outcome=replace(outcome, measured=None), rules=rules, notes=skips,
+        head=(f"old: {before}, {library.old}", f"new: {after}, {library.new}"),
+        against=tuple(request.again),
     )  # fmt: skip
-    protocol = {"timing": new[0].timing, "rounds": request.rounds or DEFAULT_ROUNDS}
+    protocol = {"timing": new[0].timing, "rounds": request.default_rounds}
     now = Run(tool(request.argv), device, protocol, new)
     return publish_comparison(
         report, judging, request.outputs, load_registry(), texts={"json": lambda: to_json(now)},
@@ -139,18 +102,18 @@ class VersionMeasurement:
 
     device: DeviceInfo
 
-    def __init__(self, request: LibraryRequest, versions: NcclVersions | CubVersions) -> None:
+    def __init__(self, request: CheckRequest, versions: NcclVersions | CubVersions) -> None:
         self._request, self._versions = request, versions
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure everything, or the problems of `suspects`, with `times` times the rounds."""
         request, sizes = self._request, dict[tuple[str, str, str], set[int]]()
         if suspects is None:
-            for problem in product(self._versions.kernels, request.op, request.dtype):
-                sizes[problem] = set(request.n)
+            for kernel, reduction in product(self._versions.kernels, request.reductions):
+                sizes[kernel, reduction.op.name, reduction.dtype.name] = set(request.sizes)
         for r in suspects or ():
             sizes.setdefault((r.kernel, r.op, r.dtype), set()).add(r.n)
-        rounds = times * (request.rounds or DEFAULT_ROUNDS)
+        rounds = times * request.default_rounds
         runs = [
             self._versions.run(Experiment(*problem, tuple(sorted(some)), rounds))
             for problem, some in sizes.items()
@@ -158,22 +121,21 @@ class VersionMeasurement:
         self.device = runs[0].device
         sides = [self._versions.split(record) for run in runs for record in run.records]
         old, new = (tuple(r for side, r in sides if side == name) for name in ("old", "new"))
-        return Remeasured(old=old, new=new, floors_us={}, remarks=(), stories=())
+        return Remeasured(old=old, new=new)
 
 
 class NcclVersions:
     """Two files of NCCL, on all GPUs of this host."""
 
-    def __init__(self, request: LibraryRequest, folder: Path) -> None:
-        library = request.library
+    def __init__(self, request: CheckRequest, library: Versions, folder: Path) -> None:
         old, new = (f"NCCL {version_in(file)}" for file in (library.old, library.new))
         self.labels = old, new
         self.kernels = request.kernels or ("all-reduce", "reduce-scatter")
-        self._request, self._file = request, folder / "run.json"
+        self._request, self._library, self._file = request, library, folder / "run.json"
         for name in self.kernels:
             if name not in COLLECTIVES:
                 raise UsageError(f"--library nccl takes {', '.join(COLLECTIVES)}, and not {name!r}")
-        if 0 in request.n or not set(request.op) <= set(OPS):
+        if 0 in request.sizes or not {r.op.name for r in request.reductions} <= set(OPS):
             raise UsageError(f"--library nccl takes --op {', '.join(OPS)}, and --n of 1 or more")
         launcher, gpus = find_placement(os.environ), gpu_count()
         if launcher is not None:
@@ -185,12 +147,12 @@ class NcclVersions:
                 f"check --library nccl takes two GPUs of one host, and the driver sees {gpus}: run "
                 "it where there are more"
             )
-        check_room(max(request.n), most_ranks())
+        check_room(max(request.sizes), most_ranks())
 
     def run(self, experiment: Experiment) -> Run:
         """Both versions on ranks of this host. Raises EnvironmentProblem if they write no
         result."""
-        request, library = self._request, self._request.library
+        request, library = self._request, self._library
         self._file.unlink(missing_ok=True)
         code = start(most_ranks(), [
             "collective", experiment.kernel, "--op", experiment.op, "--dtype", experiment.dtype,
@@ -215,8 +177,7 @@ class NcclVersions:
 class CubVersions:
     """Two CCCL trees, compiled here and timed in one process on one GPU."""
 
-    def __init__(self, request: LibraryRequest, folder: Path) -> None:
-        library = request.library
+    def __init__(self, request: CheckRequest, library: Versions, folder: Path) -> None:
         old, new = (f"CUB {tree_headers(path).text}" for path in (library.old, library.new))
         self.labels = old, new
         listing = TreeListing("", tree=library.old, suffix="")
@@ -226,9 +187,9 @@ class CubVersions:
                 raise UsageError(f"--library cub takes {', '.join(known)}, and not {name!r}")
         names = [name for name in request.kernels if name != "cub"] or known
         self.kernels = tuple(f"peer:{name}" for name in names)
-        if 0 in request.n:
+        if 0 in request.sizes:
             raise UsageError("--library cub takes --n of 1 or more")
-        self._request = request
+        self._request, self._library = request, library
         self._spec, _ = choose_backend("cuda", request.device, not request.no_cache)
         self._folder = self._spec.cache or folder
         if find_nvcc() is None:
@@ -243,9 +204,8 @@ class CubVersions:
 
     def _compile_all(self) -> None:
         """Compile every reduction with both trees. Raises UsageError if one does not compile."""
-        request, library = self._request, self._request.library
-        reductions = [reduction_of(*problem) for problem in product(request.op, request.dtype)]
-        jobs = list(product((library.old, library.new), reductions))
+        request, library = self._request, self._library
+        jobs = list(product((library.old, library.new), request.reductions))
         with (
             phase("compiling", len(jobs), quiet=request.quiet) as bar,
             ThreadPoolExecutor(max_workers=os.cpu_count()) as pool,
@@ -265,7 +225,7 @@ class CubVersions:
 
     def run(self, experiment: Experiment) -> Run:
         """Both versions in the same rounds of one fresh process."""
-        request, library = self._request, self._request.library
+        request, library = self._request, self._library
         reduction = reduction_of(experiment.op, experiment.dtype)
         name = experiment.kernel.removeprefix("peer:")
         listings = tuple(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import default_cache, why_unusable
+from cudareduce.backends import choose_backend, default_cache, why_unusable
+from cudareduce.compare.check import time_trees
 from cudareduce.compare.compiled_store import (
     CompiledSet,
     Failed,
@@ -22,6 +23,8 @@ from cudareduce.compare.compiled_store import (
 from cudareduce.compare.compiled_units import VERDICTS, UnitRow, compare_units, resources_text
 from cudareduce.compare.machine_code import Disassembler, find_disassembler
 from cudareduce.compare.nvcc import (
+    SAMPLED,
+    Job,
     Nvcc,
     compile_all,
     find_nvcc,
@@ -30,12 +33,15 @@ from cudareduce.compare.nvcc import (
     main_reduction,
     sample_of,
 )
+from cudareduce.compare.report import CompiledReport
+from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.traffic import count_traffic
+from cudareduce.compare.trees import Trees, head_choices, opened_trees
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Registry, asked_for, load_registry
+from cudareduce.library.registry import Choice, Registry, asked_for, load_registry
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
 from cudareduce.report.markdown import to_markdown
@@ -46,22 +52,6 @@ from cudareduce.results.store import check_writable, is_missing, write_text
 
 #: Turing to Blackwell: the oldest that CUDA 13 supports, and the newest of each generation.
 ARCHITECTURES = (75, 80, 90, 100, 120)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileRequest:
-    """Options of `check --compile`. `arch`: compute capabilities without the point, None for those
-    of the baseline."""
-
-    baseline: Path
-    kernels: tuple[str, ...] = ()
-    folders: tuple[Path, ...] = ()
-    update_baseline: bool = False
-    allow_gone: bool = False
-    arch: tuple[int, ...] | None = None
-    quiet: bool = False
-    outputs: Outputs
-    argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +74,19 @@ def find_tools(nvcc: str | None = None) -> Tools:
     return Tools(find_nvcc(nvcc), find_disassembler())
 
 
-def check_compiled(request: CompileRequest) -> int:
+def check_compiled(request: CheckRequest) -> int:
     """Compile, compare with the baseline, check the rules, report; returns the exit code. Raises
     UsageError, BaselineError, and EnvironmentProblem without nvcc."""
-    stored = _stored(request)
+    path = request.baseline
+    assert path is not None
+    stored = _stored(request, path)
     registry = load_registry(request.folders)
     choices = registry.choose(request.kernels)
     kernels = [choice.kernel for choice in choices]
     tools = find_tools(stored.nvcc if stored else None)
     architectures = request.arch or (stored.architectures if stored else ARCHITECTURES)
     if request.update_baseline and stored is not None:
-        _refuse_to_forget(request.baseline, stored, architectures, tools)
+        _refuse_to_forget(path, stored, architectures, tools)
 
     sample = sample_of(stored.architectures if stored else architectures)
     todo = jobs(kernels, architectures, sample)
@@ -116,10 +108,10 @@ def check_compiled(request: CompileRequest) -> int:
     new, uncounted = with_traffic(new, kernels, which, request.quiet)
     rows = compare_units(old, new, other)
     notes = [f"{other}, so only rules and memory accesses were checked"] if other else []
-    title = f"compiled by nvcc {tools.nvcc.version} against {request.baseline.name}"
+    title = f"compiled by nvcc {tools.nvcc.version} against {path.name}"
     codes = publish_rows(
         rows, title, [*notes, *unseen, *uncounted, *tools.notes], request.outputs, registry,
-        allow_gone=request.allow_gone,
+        allow_gone=request.judging.allow_gone,
     )  # fmt: skip
     if not request.update_baseline:
         return worst_exit_code(codes | ({5} if other else set()))
@@ -129,18 +121,120 @@ def check_compiled(request: CompileRequest) -> int:
         tuple(new.units), tuple(new.traffic),
     )  # fmt: skip
     lost = bool(stored and stored.traffic and not new.traffic)
-    return _update(request, made, codes, rows, lost)
+    return _update(request, path, made, codes, rows, lost)
 
 
-def _stored(request: CompileRequest) -> CompiledSet | None:
+#: The number of kernels in the control group.
+CONTROLS = 5
+
+
+def check_compiled_trees(request: CheckRequest) -> int:
+    """Compile both trees, compare, and time what changed if there is a GPU; returns the exit code.
+    Raises UsageError, and EnvironmentProblem without nvcc."""
+    allow_gone = request.judging.allow_gone
+    request.outputs.check(*request.judging.read)
+    registry, tools = load_registry(request.folders), find_tools()
+    with opened_trees(request, registry) as trees:
+        rows, notes = _compile_trees(trees, request, tools)
+        codes = exit_codes(rows, allow_gone=allow_gone)
+        fewer = _worth_timing(trees, rows, head_choices(request, (), registry))
+        why = (
+            "fix the kernels that do not compile" if 2 in codes else _why_not_timed(request, fewer)
+        )
+        title = f"compiled by nvcc {tools.nvcc.version} against {request.base}"
+        notes = [*trees.problems, *notes, *([f"Nothing is timed: {why}"] if why else [])]
+        if why:
+            publish_rows(rows, title, notes, request.outputs, registry, allow_gone=allow_gone)
+            return worst_exit_code(codes)
+        ahead = CompiledReport(
+            section=compiled_section(rows, title, notes),
+            findings=tuple(compiled_findings(rows, allow_gone=allow_gone)),
+            values=tuple(compiled_values(rows)),
+            code=compiled_words(rows),
+        )
+        return worst_exit_code((codes | {time_trees(request, fewer, registry, ahead)}) - {0})
+
+
+def _compile_trees(
+    trees: Trees, request: CheckRequest, tools: Tools
+) -> tuple[list[UnitRow], list[str]]:
+    """The compiled units of two trees whose texts differ, and notes; equal texts are not compiled.
+    Raises UsageError if there is nothing to compile."""
+    quiet, architectures = request.quiet, request.arch or ARCHITECTURES
+    new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
+    ids = {kernel.id for kernel in new}
+    old = [k for k in trees.base.values() if k.id in ids or asked_for(k.id, request.kernels, ())]
+    todo = [jobs(side, architectures, sample_of(architectures)) for side in (old, new)]
+    left = list(left_out(new, architectures))
+    if not any(todo):
+        raise UsageError("; ".join(["nothing was compiled", *left]))
+    known = {job.key: _text(job) for job in todo[0]}
+    same = {job.key for job in todo[1] if known.get(job.key) == _text(job)}
+    before, after = (
+        compile_all(
+            [job for job in side if job.key not in same], tools.nvcc, tools.disassembler, quiet
+        )
+        for side in todo
+    )
+    changed = moved(compare_units(before, after))
+    before, uncounted_before = with_traffic(before, old, changed, quiet)
+    after, uncounted = with_traffic(after, new, changed, quiet)
+    rows = compare_units(before, after)
+    unchanged = {key[0] for key in same} - {row.unit.kernel for row in rows}
+    compiled = {job.kernel.id for job in todo[1]}
+    text = f"{len(unchanged)} of {len(compiled)} kernels have the same text in both trees"
+    return rows, list(dict.fromkeys([text, *left, *uncounted_before, *uncounted, *tools.notes]))
+
+
+def _text(job: Job) -> str:
+    """The text to compile, without its path."""
+    return job.source.text.replace(str(job.kernel.path), "")
+
+
+def _worth_timing(trees: Trees, rows: Sequence[UnitRow], every: Sequence[Choice]) -> Trees:
+    """The kernels whose machine code differs and, as a control group, some with the same text."""
+    changed = {row.unit.kernel for row in rows if row.verdict not in ("SAME", "RENAMED")}
+    if not changed:
+        return replace(trees, choices=(), base={})
+    same = [c for c in every if c.kernel.id not in changed and _is_unchanged(c.kernel, trees.base)]
+    controls = same[:: max(1, len(same) // CONTROLS)]
+    names = changed | {choice.kernel.id for choice in controls}
+    return replace(
+        trees,
+        choices=(*(c for c in trees.choices if c.kernel.id in changed), *controls),
+        base={name: kernel for name, kernel in trees.base.items() if name in names},
+    )
+
+
+def _is_unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
+    """Whether the base has the same text."""
+    if kernel.id not in base:
+        return False
+    mine, theirs = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
+                    for k in (kernel, base[kernel.id]))  # fmt: skip
+    return bool(mine) and mine == theirs
+
+
+def _why_not_timed(request: CheckRequest, trees: Trees) -> str | None:
+    """Why nothing is timed; None if something is."""
+    if not trees.choices:
+        return "both trees compile to the same machine code"
+    try:
+        choose_backend("cuda", request.device, not request.no_cache)
+    except EnvironmentProblem as error:
+        return str(error)
+    return None
+
+
+def _stored(request: CheckRequest, path: Path) -> CompiledSet | None:
     """The baseline if there is one, after checking that the outputs can be written."""
-    request.outputs.check(request.baseline)
+    request.outputs.check(path)
     if request.update_baseline:
         if request.kernels:
             raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
-        check_writable(request.baseline)
-    missing = request.update_baseline and is_missing(request.baseline)
-    return None if missing else load(request.baseline)
+        check_writable(path)
+    missing = request.update_baseline and is_missing(path)
+    return None if missing else load(path)
 
 
 def _other_compiler(old: CompiledSet, tools: Tools) -> str | None:
@@ -173,17 +267,16 @@ def _refuse_to_forget(path: Path, old: CompiledSet, compiled: Sequence[int], too
 
 
 def _update(
-    request: CompileRequest, made: CompiledSet, codes: set[int], rows: Sequence[UnitRow],
-    lost: bool,
+    request: CheckRequest, path: Path, made: CompiledSet, codes: set[int],
+    rows: Sequence[UnitRow], lost: bool,
 ) -> int:  # fmt: skip
     """Write the new baseline, unless a rule is broken or a kernel missing. Raises
     EnvironmentProblem if memory traffic would be `lost`."""
-    path = request.baseline
     if 2 in codes or any(row.verdict == "BROKEN" for row in rows):
         say(f"{path} is unchanged: fix the kernels marked BROKEN first")
         return worst_exit_code(codes)
     gone = next((row.unit.kernel for row in rows if row.verdict == "GONE"), None)
-    if gone and not request.allow_gone:
+    if gone and not request.judging.allow_gone:
         say(f"{path} is unchanged: {gone} is gone; --allow-gone drops it from the baseline")
         return worst_exit_code(codes)
     if lost:

@@ -1,18 +1,15 @@
-"""Batches of kernels: what to measure, and measuring it here or in a fresh process.
-
-Memory addresses, the CUDA context and the order in which libraries were loaded stay the same within
-a process, so a second measurement in the same process would confirm their influence, too.
-"""
+"""Measures kernels for `check`: which ones, in which batches, here or in a fresh process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
@@ -25,20 +22,21 @@ from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.run import run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.budget import Deadline
-from cudareduce.compare.request import BaseRequest, Problems, Remeasuring
+from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
+from cudareduce.compare.trees import stored_tree
+from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.names import meant
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
-from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import phase
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.results.record import Record, Run
+from cudareduce.temporary import temporary_folder
 from cudareduce.workers import Exited, Parent, Raised, Returned, Worker
 
-DEFAULT_ROUNDS = 9
 #: The published name given to a kernel of the baseline tree, which has the candidate's id.
 BASE = "<base>"
 
@@ -55,39 +53,6 @@ class Batch:
     streaming: Streaming | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Why a measurement ended early, and its exit code."""
-
-    why: str
-    exit_code: int
-
-
-#: Ctrl-C, kill, or a closed terminal.
-INTERRUPTED = Cut("interrupted", 130)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasured:
-    """The records of a measurement: `old` of kernels of the baseline tree, `new` of the others.
-    `cut` if it ended early."""
-
-    old: tuple[Record, ...] = ()
-    new: tuple[Record, ...] = ()
-    floors_us: Mapping[str, float] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
-    cut: Cut | None = None
-
-    def as_run(self, now: Run, rounds: int) -> Run:
-        """The new records as a run that can become a baseline."""
-        protocol = {
-            **now.protocol, "rounds": rounds, "floors_us": dict(self.floors_us),
-            "measured": list(self.stories), "remarks": list(self.remarks), "max_time_s": None,
-        }  # fmt: skip
-        return replace(now, protocol=protocol, records=self.new)
-
-
 class Bencher:
     """Measures batches on an open backend, as `bench` does."""
 
@@ -96,9 +61,6 @@ class Bencher:
     ) -> None:
         self._backend, self._spec = backend, spec
         self._registry, self._phase = registry, phase
-
-    def info(self) -> DeviceInfo:
-        return self._backend.info()
 
     def measure(self, batches: Iterable[Batch]) -> Remeasured:
         """Verify and time every batch. Ctrl-C and a failing GPU end it with the records so far."""
@@ -188,64 +150,126 @@ def _measure_here(
         return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)
 
 
+class KernelMeasurement:
+    """Measures batches in this process, which holds the GPU until the first confirmation, and again
+    in fresh processes."""
+
+    def __init__(
+        self, request: CheckRequest, registry: Registry, batches: Sequence[Batch],
+        stored: Run | None = None,
+    ) -> None:  # fmt: skip
+        self._request, self._registry, self._batches = request, registry, batches
+        self.deadline, self._stored = Deadline(request.max_time), stored
+        self._gpu = ExitStack()
+
+    def __enter__(self) -> Self:
+        request = self._request
+        self._spec, _ = choose_backend("cuda", request.device, not request.no_cache)
+        backend = self._gpu.enter_context(open_backend(self._spec))
+        progress = partial(phase, quiet=request.quiet)
+        self._bencher = Bencher(backend, self._spec, self._registry, progress)
+        self.device = backend.info()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gpu.close()
+
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        """Measure all batches (None) or the cases of these records, with so many times the rounds.
+        Ctrl-C and a failing GPU end it with the records so far."""
+        return self._bencher.measure(self._selected(suspects, times))
+
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        """Measure in a fresh process, together with the kernels of a stored run if git has them.
+
+        Memory addresses, the CUDA context and the order in which libraries were loaded stay the
+        same within a process, so a second measurement in it would confirm their influence, too.
+        """
+        self._gpu.close()
+        with temporary_folder() as folder:
+            batches = self._selected(suspects, times)
+            if self._stored is not None:
+                base = stored_tree(self._stored, self.device, self._request.heads, Path(folder))
+                batches = [_with_base(batch, base) for batch in batches]
+            try:
+                return measure_in_fresh_process(
+                    self._spec, self._registry, batches, self._request.quiet
+                )
+            except KeyboardInterrupt:
+                return Remeasured(cut=INTERRUPTED)
+            except (EnvironmentProblem, KernelFault) as error:
+                return Remeasured(cut=Cut(str(error), error.exit_code))
+
+    def _selected(self, suspects: Sequence[Record] | None, times: int) -> list[Batch]:
+        batches = self._batches
+        if suspects is not None:
+            batches = only_suspects(batches, suspects, times)
+        return [
+            replace(batch, settings=replace(batch.settings, deadline=self.deadline))
+            for batch in batches
+        ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
+class Selection:
     """The records of a baseline to measure again, and the batches that do so."""
 
-    old: tuple[Record, ...]
+    records: tuple[Record, ...]
     batches: tuple[Batch, ...]
-    rounds: int
 
 
-def repeated(stored: Run, remeasuring: Remeasuring, registry: Registry) -> Repeated:
+def rounds_of(request: CheckRequest, stored: Run) -> int:
+    """The rounds to measure: those requested, else those of the stored run."""
+    return request.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
+
+
+def select(stored: Run, request: CheckRequest, registry: Registry) -> Selection:
     """What to measure of a stored run: everything, or the named kernels, new ones on all of its
     problems. Raises UsageError for times that are not cold, or an unknown operator or type."""
     # Records timed together with libraries are compared with each other.
     alone = tuple(r for r in stored.records if r.context is None and r.scope != "library")
     with_libraries = [
         r for r in stored.records
-        if (meant(r.kernel, remeasuring.peers) if r.scope == "library"
-            else remeasuring.peers and r.context is not None)
+        if (meant(r.kernel, request.peers) if r.scope == "library"
+            else request.peers and r.context is not None)
     ]  # fmt: skip
-    stored = replace(stored, records=alone)
-    choices = _baseline_choices(stored, remeasuring.kernels, registry)
+    choices = _choices(replace(stored, records=alone), request.kernels, registry)
 
     def selected(record: Record) -> bool:
-        return record.way == "copy" or asked_for(record.kernel, remeasuring.kernels, choices)
+        return record.way == "copy" or asked_for(record.kernel, request.kernels, choices)
 
     old = tuple(filter(selected, alone))
-    rounds = remeasuring.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
-    batches = _baseline_batches(replace(stored, records=old or alone), choices, rounds, remeasuring)
-    if remeasuring.peers:
+    batches = _batches(replace(stored, records=old or alone), choices, request)
+    if request.peers:
         odd = any(record.aligned_n is not None for record in with_libraries)
-        batches = [replace(batch, peers=remeasuring.peers, odd=odd) for batch in batches]
+        batches = [replace(batch, peers=request.peers, odd=odd) for batch in batches]
     old += tuple(r for r in with_libraries if r.scope == "library" or selected(r))
-    return Repeated(old=old, batches=tuple(batches if choices else ()), rounds=rounds)
+    return Selection(records=old, batches=tuple(batches if choices else ()))
 
 
-def _baseline_choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
+def _choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
     """The kernels to measure: the named ones, else those named for the run of the baseline, so that
     kernels added since are NEW. A name that no longer exists is left out, and its rows are GONE."""
+    held = {record.kernel for record in run.records}
+    names_then = run.protocol.get("kernels")
     if names:
-        held = {record.kernel for record in run.records}
         names = [
             name for name in names
-            if _still_there(name, registry) or not any(fnmatchcase(k, name) for k in held)
+            if _exists(name, registry) or not any(fnmatchcase(k, name) for k in held)
         ]  # fmt: skip
-        return registry.choose(names, auto=True) if names else []
-    names_then = run.protocol.get("kernels")
-    if not isinstance(names_then, list | tuple):  # a file from before names were stored
+    elif isinstance(names_then, list | tuple):
+        names = [name for name in names_then if _exists(name, registry)]
+    else:  # a file from before names were stored
         shapes = dict.fromkeys((r.kernel, r.block, r.items) for r in run.records)
         return [
             Choice(registry.kernels[kernel], None, None, block, items)
             for kernel, block, items in shapes
             if kernel in registry.kernels
         ]
-    names = [name for name in names_then if _still_there(name, registry)]
     return registry.choose(names, auto=True) if names else []
 
 
-def _still_there(name: str, registry: Registry) -> bool:
+def _exists(name: str, registry: Registry) -> bool:
     if name.endswith(SOURCES):
         return Path(name).exists()
     try:
@@ -255,36 +279,27 @@ def _still_there(name: str, registry: Registry) -> bool:
     return True
 
 
-def _requested_shape(record: Record, protocol: Mapping[str, Any]) -> tuple[int, int]:
-    """Rows and elements as requested: a warp kernel splits one array into rows of its own."""
-    if record.scope == "warp" and protocol.get("rows") == 1:
-        return 1, record.n * record.rows
-    return record.rows, record.n
-
-
-def _baseline_batches(
-    run: Run, choices: Sequence[Choice], rounds: int, remeasuring: Remeasuring
-) -> list[Batch]:
+def _batches(run: Run, choices: Sequence[Choice], request: CheckRequest) -> list[Batch]:
     """One batch per group of problems of the baseline, with the settings of its run."""
-    for record in run.records:
-        if record.timing != "cold":
+    protocol = run.protocol
+    maps = {m.expression: m for m in (request.mapped, *(c.kernel.map for c in choices)) if m}
+    groups: dict[tuple[int, str, str, str | None], list[tuple[int, Record]]] = {}
+    for r in run.records:
+        if r.timing != "cold":
             raise UsageError(
-                f"the baseline holds {record.timing} times, and check measures cold ones: bench "
+                f"the baseline holds {r.timing} times, and check measures cold ones: bench "
                 "without --timing"
             )
-    own = [choice.kernel.map for choice in choices]
-    maps = {each.expression: each for each in (remeasuring.mapped, *own) if each}
-    protocol = run.protocol
-    groups: dict[tuple[int, str, str, str | None], list[Record]] = {}
-    for record in run.records:
-        rows, _ = _requested_shape(record, protocol)
-        key = rows, record.region, record.pattern, record.source
-        groups.setdefault(key, []).append(record)
+        # A warp kernel splits one array into rows of its own.
+        split = r.scope == "warp" and protocol.get("rows") == 1
+        rows, n = (1, r.n * r.rows) if split else (r.rows, r.n)
+        groups.setdefault((rows, r.region, r.pattern, r.source), []).append((n, r))
     batches = []
-    for (rows, region, pattern, source), records in groups.items():
+    for (rows, region, pattern, source), cases in groups.items():
+        records = [record for _, record in cases]
         settings = Settings(
             reductions=tuple(dict.fromkeys(_reduction(r, maps) for r in records)),
-            sizes=tuple(dict.fromkeys(_requested_shape(r, protocol)[1] for r in records)),
+            sizes=tuple(dict.fromkeys(n for n, _ in cases)),
             rows=rows,
             block=protocol.get("block"),
             items=protocol.get("items"),
@@ -292,8 +307,8 @@ def _baseline_batches(
             pattern=pattern,
             region=region,
             seed=int(protocol.get("seed") or 0),
-            rounds=rounds,
-            time_limit_s=remeasuring.time_limit,
+            rounds=rounds_of(request, run),
+            time_limit_s=request.time_limit,
         )
         source_of = _streaming(source, records, protocol)
         batches.append(Batch(settings, tuple(choices), streaming=source_of))
@@ -341,54 +356,40 @@ def _reduction(record: Record, maps: Mapping[str, Map]) -> Reduction:
     return reduction_of(record.op, record.dtype, record.acc, mapped)
 
 
-def base_choices(names: Sequence[str], heads: Sequence[Path], registry: Registry) -> list[Choice]:
-    """The kernels of this tree to compare: the named ones, else all below the folders `heads`."""
-    choices = registry.choose(names)
-    if names:
-        return choices
-    whole = [head.resolve() for head in heads]
-    return [c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in whole)]
-
-
 def base_batch(
-    choices: Sequence[Choice], base: Mapping[str, Kernel], request: BaseRequest
+    choices: Sequence[Choice], base: Mapping[str, Kernel], request: CheckRequest
 ) -> Batch:
     """The kernels of both trees, each next to its counterpart, and those that only one has."""
     known = {choice.kernel.id for choice in choices}
     only_base = [
         Choice(kernel, name=BASE) for kernel in base.values()
-        if kernel.id not in known and asked_for(kernel.id, request.remeasuring.kernels, ())
+        if kernel.id not in known and asked_for(kernel.id, request.kernels, ())
     ]  # fmt: skip
     heads = [replace(choice, suite=None, name=None) for choice in choices]
-    batch = head_batch([*heads, *only_base], request.problems, request.remeasuring)
-    return _with_base(batch, base)
+    return _with_base(head_batch([*heads, *only_base], request), base)
 
 
-def head_batch(choices: Sequence[Choice], problems: Problems, remeasuring: Remeasuring) -> Batch:
+def head_batch(choices: Sequence[Choice], request: CheckRequest) -> Batch:
     """These kernels on the problems of the command line."""
     settings = Settings(
-        reductions=tuple(
-            reduction_of(op, dtype, None, remeasuring.mapped)
-            for op, dtype in product(problems.op, problems.dtype)
-        ),
-        sizes=problems.n,
-        rows=problems.rows,
-        seed=0,
-        rounds=remeasuring.rounds or DEFAULT_ROUNDS,
-        time_limit_s=remeasuring.time_limit,
+        reductions=tuple(request.reductions),
+        sizes=request.sizes,
+        rows=request.rows or 1,
+        rounds=request.default_rounds,
+        time_limit_s=request.time_limit,
     )
     return Batch(settings, tuple(choices))
 
 
 def _with_base(batch: Batch, base: Mapping[str, Kernel]) -> Batch:
     """The batch with each kernel next to its counterpart in the baseline tree."""
+    if not any(choice.kernel.id in base for choice in batch.choices):
+        return batch
     pairs = (
         (head, replace(head, kernel=base[head.kernel.id], suite=None, name=BASE))
         if head.kernel.id in base and head.name != BASE else (head,)
         for head in batch.choices
     )  # fmt: skip
-    if not any(choice.kernel.id in base for choice in batch.choices):
-        return batch
     # A kernel of the baseline may have an ancestor that this tree's registry does not know.
     settings = replace(batch.settings, baseline_kernel=batch.choices[0].kernel.id)
     return replace(batch, settings=settings, choices=tuple(chain.from_iterable(pairs)))
@@ -426,42 +427,3 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record], times: i
                     odd=any(r.aligned_n is not None for r in with_libraries),
                 ))  # fmt: skip
     return again
-
-
-#: Measures batches, in this process or in a fresh one.
-MeasureBatches = Callable[[Sequence[Batch]], Remeasured]
-
-
-@dataclass(frozen=True, slots=True)
-class FreshProcess:
-    """Measures batches in a fresh process each time."""
-
-    remeasuring: Remeasuring
-    registry: Registry
-
-    def measure(self, batches: Sequence[Batch]) -> Remeasured:
-        spec, _ = choose_backend("cuda", self.remeasuring.device, not self.remeasuring.no_cache)
-        return measure_in_fresh_process(spec, self.registry, batches, self.remeasuring.quiet)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchMeasurement:
-    """Measures batches, or the suspects among them, until the deadline; `base` are kernels to
-    measure in the same rounds as those of the same id."""
-
-    batches: Sequence[Batch]
-    measure_batches: MeasureBatches
-    deadline: Deadline
-    base: Mapping[str, Kernel] = field(default_factory=dict)
-
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        """All batches (None) or the cases of these records, with so many times the rounds."""
-        batches = self.batches
-        if suspects is not None:
-            batches = only_suspects(batches, suspects, times)
-        return self.measure_batches([
-            _with_base(
-                replace(batch, settings=replace(batch.settings, deadline=self.deadline)), self.base
-            )
-            for batch in batches
-        ])  # fmt: skip

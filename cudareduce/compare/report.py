@@ -14,12 +14,18 @@ from typing import Any
 
 from cudareduce.bench.command import verdict_codes
 from cudareduce.compare.baseline import match
-from cudareduce.compare.measure import Cut, Remeasured
 from cudareduce.compare.request import Judging, Thresholds
 from cudareduce.compare.statistics import found_from
-from cudareduce.compare.verdicts import VERDICTS, ControlGroup, Row, Rules, host_only, machine
+from cudareduce.compare.verdicts import (
+    VERDICTS,
+    ControlGroup,
+    Outcome,
+    Row,
+    Rules,
+    host_only,
+    machine,
+)
 from cudareduce.errors import BaselineError, worst_exit_code
-from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry
 from cudareduce.progress import say
 from cudareduce.reduction.patterns import GIVEN
@@ -43,18 +49,20 @@ from cudareduce.results.record import Record, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonReport:
-    """The rows of a comparison with title, rules and notes. `against`: the options of `check` that
-    compare again. `measured`: the measurement, if there was one. `cut`: why it ended early."""
+class Report:
+    """The outcome of a comparison with title, rules and notes. `against`: the options of `check`
+    that compare again."""
 
     title: str
     head: tuple[str, ...] = ()
-    rows: tuple[Row, ...]
+    outcome: Outcome
     rules: Rules
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    measured: Remeasured | None = None
-    cut: Cut | None = None
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self.outcome.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +102,7 @@ def rules_between(
 
 
 def publish_comparison(
-    report: ComparisonReport, judging: Judging, outputs: Outputs, registry: Registry, *,
+    report: Report, judging: Judging, outputs: Outputs, registry: Registry, *,
     texts: Texts | None = None, quiet: bool = False, ahead: CompiledReport | None = None,
 ) -> int:  # fmt: skip
     """Publish the rows, with further `texts` for files; returns the exit code."""
@@ -137,16 +145,18 @@ def row_code(row: Row, judging: Judging) -> int:
             return 0
 
 
-def exit_code(report: ComparisonReport, judging: Judging) -> int:
+def exit_code(report: Report, judging: Judging) -> int:
     """The exit code of the worst verdict, of machine-wide drift, of an early end, or 4 if nothing
     was decided. Only the new side counts, since a change that repairs a kernel must pass."""
-    if report.cut:
-        return report.cut.exit_code
+    if report.outcome.cut:
+        return report.outcome.cut.exit_code
     codes = {row_code(row, judging) for row in report.rows} - {0}
     if machine(report.rows, report.rules) or _undecided(report.rows):
         codes.add(4)
-    if report.measured is not None:
-        codes |= verdict_codes(report.measured.new) - {3}  # wrong results are judged as rows
+    if report.outcome.measured is not None:
+        codes |= verdict_codes(report.outcome.measured.new) - {
+            3
+        }  # wrong results are judged as rows
     return worst_exit_code(codes)
 
 
@@ -156,11 +166,11 @@ def _undecided(rows: Sequence[Row]) -> bool:
     return verdicts <= {"UNCERTAIN", "GONE", "NEW"} and not verdicts <= {"NEW"}
 
 
-def _run_notes(report: ComparisonReport) -> list[str]:
+def _run_notes(report: Report) -> list[str]:
     """Why it ended early or decided nothing, notes, and remarks on the measurement."""
-    notes = [*report.notes, *(report.measured.remarks if report.measured else ())]
-    if report.cut:
-        notes.insert(0, f"cut short: {report.cut.why}; what is missing was not measured")
+    notes = [*report.notes, *(report.outcome.measured.remarks if report.outcome.measured else ())]
+    if report.outcome.cut:
+        notes.insert(0, f"cut short: {report.outcome.cut.why}; what is missing was not measured")
     elif _undecided(report.rows):
         notes.insert(0, "Nothing was decided (exit code 4): no kernel has a verdict on its time.")
     return notes
@@ -172,7 +182,7 @@ _SHOW_ALL_UP_TO = 60
 _ONE_SIDED_UP_TO, _FIRST_FEW = 8, 4
 
 
-def judged_sections(report: ComparisonReport, *, everything: bool) -> list[Section]:
+def judged_sections(report: Report, *, everything: bool) -> list[Section]:
     """The table, worst rows first; a long one omits SAME rows unless `everything`."""
     rows, rules, notes = report.rows, report.rules, list[str]()
     shown = _worst_first(rows)
@@ -434,15 +444,6 @@ def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
     return [f"not compared, since only the host's time in us is known: {'; '.join(texts)}"]
 
 
-def base_notes(rows: Sequence[Row], stored: Run, base: Mapping[str, Kernel]) -> list[str]:
-    """A note if the confirmation run measured the kernels of the baseline, too."""
-    confirmed = {row.record.kernel for row in rows if row.confirmed is not None}
-    if not confirmed & base.keys():
-        return []
-    revision = stored.tool.get("git")
-    return [f"measured again in the same rounds as the kernels of {revision}, in a fresh process"]
-
-
 #: A skew is reported if it more than doubled, and grew by so many us and this share of the time.
 _GROWN_US, _GROWN = 0.5, 0.02
 
@@ -471,7 +472,7 @@ def skew_notes(rows: Sequence[Row]) -> list[str]:
 _MOST_KERNELS, _MOST_ROWS, _MOST_NAMES = 20, 12, 6
 
 
-def comment(report: ComparisonReport, code_notes: Mapping[str, Sequence[str]]) -> str:
+def comment(report: Report, code_notes: Mapping[str, Sequence[str]]) -> str:
     """The comment on a change as Markdown. A marker in its first line identifies it, so that it can
     be replaced later."""
     rows, drift = report.rows, machine(report.rows, report.rules)
@@ -503,7 +504,7 @@ def comment(report: ComparisonReport, code_notes: Mapping[str, Sequence[str]]) -
 
 
 def _kernel_block(
-    rows: Sequence[Row], quiet: Sequence[Row], report: ComparisonReport, code_notes: Sequence[str]
+    rows: Sequence[Row], quiet: Sequence[Row], report: Report, code_notes: Sequence[str]
 ) -> str:
     """One kernel: changed rows, counts of the others, machine code, next command."""
     shares = report.rules.shares

@@ -6,19 +6,21 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudareduce.errors import UsageError
 from cudareduce.libraries.names import NAMES, meant
 from cudareduce.library.mapped import read_map
-from cudareduce.library.registry import hint
+from cudareduce.library.registry import hint, kernels_folder
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
-from cudareduce.reduction.operators import Map
+from cudareduce.reduction.operators import Map, Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 
-#: Default seconds to measure rows in doubt for longer.
-BUDGET_S = 60.0
+#: Defaults: seconds to measure uncertain rows for longer, and rounds.
+BUDGET_S, DEFAULT_ROUNDS = 60.0, 9
+_LIBRARY_SIZES = tuple(2**k for k in range(10, 29, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,13 @@ class Judging:
         """The input files, which no output may overwrite."""
         return () if self.thresholds is None else (self.thresholds,)
 
+    @property
+    def again(self) -> list[str]:
+        """The options for the same comparison."""
+        words = ["--cross-device"] * self.cross_device + ["--no-same-code"] * self.no_same_code
+        words += ["--thresholds", str(self.thresholds)] if self.thresholds else []
+        return words + (["--threshold", f"{100 * self.threshold:g}%"] if self.threshold else [])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
@@ -51,95 +60,146 @@ class CompareRequest:
     outputs: Outputs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasuring:
-    """Which kernels to measure again, and where. `rounds`: None for as many as in the baseline.
-    `time_limit`: seconds to verify one kernel. `peers`: libraries to measure alongside. `map`: the
-    transform. `max_time`: seconds for everything."""
+class Versions(NamedTuple):
+    """Two versions of the library `name`: files of NCCL, or CCCL source trees."""
 
+    name: str
+    old: Path
+    new: Path
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.old},{self.new}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Options of `check`. The baseline is a stored run, a tree of kernels (`base`, a revision or a
+    folder), this tree itself (`times` comparisons), or the old version of a `library`.
+
+    `rounds` is None for as many as in the baseline, `ranks` for one per GPU, `arch` for the
+    architectures of the baseline or the default ones. `time_limit` is in seconds per kernel,
+    `max_time` for everything, `budget` for more rounds of uncertain kernels.
+    """
+
+    baseline: Path | None = None
+    base: str | None = None
+    times: int | None = None
+    library: Versions | None = None
+    compiling: bool = False
+    update_baseline: bool = False
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
-    rounds: int | None = None
-    device: int = 0
-    time_limit: float | None = None
-    no_cache: bool = False
-    quiet: bool = False
-    peers: tuple[str, ...] = ()
+    n: tuple[int, ...] | None = None
+    rows: int | None = None
+    op: tuple[str, ...] | None = None
+    dtype: tuple[str, ...] | None = None
     map: str | None = None
+    arch: tuple[int, ...] | None = None
+    ranks: int | None = None
+    peers: tuple[str, ...] = ()
+    rounds: int | None = None
     budget: float | None = None
     max_time: float | None = None
+    time_limit: float | None = None
+    device: int = 0
+    no_cache: bool = False
+    quiet: bool = False
+    judging: Judging
+    outputs: Outputs
+    argv: tuple[str, ...] = ()
 
     @property
-    def budget_s(self) -> float:
-        return BUDGET_S if self.budget is None else self.budget
+    def mode(self) -> str:
+        """The options that select what is compared, as messages name them."""
+        if self.library is not None:
+            return f"--library {self.library.name}"
+        if self.times is not None:
+            return "--self"
+        if self.base is not None:
+            return "--compile --base" if self.compiling else "--base"
+        return "--compile" if self.compiling else "--baseline"
 
     @property
     def mapped(self) -> Map | None:
         """The parsed transform. Raises UsageError."""
         return None if self.map is None else read_map(self.map, "--map")
 
+    @property
+    def budget_s(self) -> float:
+        return BUDGET_S if self.budget is None else self.budget
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
-    """Options of `check --baseline`: a stored run to measure again."""
+    @property
+    def default_rounds(self) -> int:
+        return DEFAULT_ROUNDS if self.rounds is None else self.rounds
 
-    baseline: Path
-    update_baseline: bool
-    remeasuring: Remeasuring
-    judging: Judging
-    outputs: Outputs
-    argv: tuple[str, ...] = ()
+    @property
+    def reductions(self) -> list[Reduction]:
+        """Each operator with each type. Raises UsageError."""
+        ops, dtypes = self.op or ("sum",), self.dtype or ("float32",)
+        return [reduction_of(op, dtype, None, self.mapped) for op, dtype in product(ops, dtypes)]
+
+    @property
+    def heads(self) -> tuple[Path, ...]:
+        """The kernel folders of this tree."""
+        return self.folders or (kernels_folder(),)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.n or (_LIBRARY_SIZES if self.library else (2**25,))
+
+    @property
+    def again(self) -> list[str]:
+        """The options that compare the same kernels on the same problems again."""
+        words = [word for folder in self.folders for word in ("--kernels", str(folder))]
+        words += ["--map", self.map] if self.map else []
+        words += ["--peers", ",".join(self.peers)] if self.peers else []
+        if self.library:
+            words = ["--library", str(self.library)]
+        elif self.base is None:
+            words += ["--baseline", str(self.baseline)]
+        else:
+            words += ["--base", self.base, "--n", ",".join(map(str, self.sizes))]
+            words += ["--op", ",".join(self.op)] if self.op not in (None, ("sum",)) else []
+            words += (
+                ["--dtype", ",".join(self.dtype)] if self.dtype not in (None, ("float32",)) else []
+            )
+            words += ["--rows", str(self.rows)] if self.rows not in (None, 1) else []
+            words += ["--ranks", str(self.ranks)] if self.ranks else []
+        return words + self.judging.again
+
+    def unused_option(self) -> str | None:
+        """The first option that the mode does not use, if one is given."""
+        for name in _UNUSED[self.mode].split():
+            if any(getattr(part, name, None) for part in (self, self.judging, self.outputs)):
+                return f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+        return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problems:
-    """The problems to measure where no stored run defines them."""
-
-    n: tuple[int, ...]
-    rows: int
-    op: tuple[str, ...]
-    dtype: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRequest:
-    """Options of `check --base`: a revision or folder of kernels to measure alongside; `ranks` for
-    collectives, None for one per GPU."""
-
-    base: str
-    ranks: int | None = None
-    problems: Problems
-    remeasuring: Remeasuring
-    judging: Judging
-    outputs: Outputs
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelfRequest:
-    """Options of `check --self`: this tree against itself, `times` times."""
-
-    times: int
-    problems: Problems
-    remeasuring: Remeasuring
-    judging: Judging
-    outputs: Outputs
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledTreesRequest:
-    """Options of `check --compile --base`: the architectures (None for the default ones), and how
-    to time what compiles differently."""
-
-    arch: tuple[int, ...] | None = None
-    timed: BaseRequest
+#: Fields that are named otherwise on the command line.
+_OPTIONS = {"everything": "all", "compiling": "compile", "folders": "kernels", "times": "self"}
+_PROBLEMS, _TIMED = "n rows op dtype ranks", "rounds budget max_time map time_limit no_cache peers"
+_LIBRARY = (
+    "folders baseline base times compiling update_baseline rows arch map peers ranks max_time "
+    "cross_device no_same_code"
+)
+#: The options without effect in each mode. --device is reported by the command line instead.
+_UNUSED = {
+    "--baseline": f"arch {_PROBLEMS}",
+    "--base": "arch update_baseline peers cross_device json",
+    "--self": "arch base baseline compiling ranks update_baseline strict allow_gone no_same_code "
+    "cross_device junit benchmark_json comment everything peers",
+    "--compile": f"{_PROBLEMS} {_TIMED} threshold thresholds strict no_same_code cross_device "
+    "everything json benchmark_json",
+    "--compile --base": "update_baseline peers cross_device json map ranks",
+    "--library nccl": f"{_LIBRARY} device time_limit",
+    "--library cub": _LIBRARY,
+}
 
 
 #: Above the difference between two processes on one H200 (1 %), two cards of one model (4 %), and
 #: usual drivers.
 DEFAULT_THRESHOLD = 0.05
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

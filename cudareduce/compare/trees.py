@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.compare.measure import base_choices
-from cudareduce.compare.request import BaseRequest, Remeasuring
+from cudareduce.compare.request import CheckRequest
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import device_folder
 from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Choice, Registry, kernel_files, kernels_folder
+from cudareduce.library.registry import Choice, Registry, kernel_files
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Run
 from cudareduce.temporary import temporary_folder
@@ -25,28 +24,30 @@ from cudareduce.temporary import temporary_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trees:
-    """Two trees of kernels: the folders and choices of this one, the kernels of the base by id, and
-    the problems with unreadable ones."""
+    """Two trees of kernels: the choices of this one, the kernels of the base by id, and the
+    problems with unreadable ones."""
 
-    heads: tuple[Path, ...]
     choices: tuple[Choice, ...]
     base: Mapping[str, Kernel]
     problems: tuple[str, ...]
 
 
-def heads_of(remeasuring: Remeasuring) -> tuple[Path, ...]:
-    """The kernel folders of this tree."""
-    return remeasuring.folders or (kernels_folder(),)
-
-
 @contextmanager
-def opened_trees(request: BaseRequest, registry: Registry) -> Iterator[Trees]:
+def opened_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
     """Both trees; a revision stays unpacked within the context. Raises UsageError."""
-    heads = heads_of(request.remeasuring)
-    choices = base_choices(request.remeasuring.kernels, heads, registry)
+    choices = head_choices(request, request.kernels, registry)
     with temporary_folder() as temporary:
-        base, problems = base_tree(request.base, heads, Path(temporary))
-        yield Trees(heads=heads, choices=tuple(choices), base=base, problems=tuple(problems))
+        base, problems = base_tree(str(request.base), request.heads, Path(temporary))
+        yield Trees(choices=tuple(choices), base=base, problems=tuple(problems))
+
+
+def head_choices(request: CheckRequest, names: Sequence[str], registry: Registry) -> list[Choice]:
+    """The named kernels, else all of this tree's folders."""
+    choices = registry.choose(names)
+    if names:
+        return choices
+    heads = [head.resolve() for head in request.heads]
+    return [c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in heads)]
 
 
 def base_tree(base: str, heads: Sequence[Path], into: Path) -> tuple[dict[str, Kernel], list[str]]:

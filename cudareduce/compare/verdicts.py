@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp, expm1, log, log1p
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from cudareduce.compare.baseline import identity, problem
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import MIN_ROUNDS, Change, changes
 from cudareduce.reduction.sizes import counted
-from cudareduce.results.record import Record
+from cudareduce.results.record import Record, Run
 
 #: From worst to best: the order of tables and annotations.
 VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
@@ -106,6 +107,50 @@ class Row:
         """Whether both sides ran identical machine code with the same launch."""
         old, new = self.old, self.new
         return old is not None and new is not None and _same_code(old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Why a measurement ended early, and its exit code."""
+
+    why: str
+    exit_code: int
+
+
+#: Ctrl-C, kill, or a closed terminal.
+INTERRUPTED = Cut("interrupted", 130)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remeasured:
+    """The records of a measurement: `old` of kernels of the baseline tree, `new` of the others.
+    `cut` if it ended early."""
+
+    old: tuple[Record, ...] = ()
+    new: tuple[Record, ...] = ()
+    floors_us: Mapping[str, float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    stories: tuple[Mapping[str, Any], ...] = ()
+    cut: Cut | None = None
+
+    def as_run(self, now: Run, rounds: int) -> Run:
+        """The new records as a run that can become a baseline."""
+        protocol = {
+            **now.protocol, "rounds": rounds, "floors_us": dict(self.floors_us),
+            "measured": list(self.stories), "remarks": list(self.remarks), "max_time_s": None,
+        }  # fmt: skip
+        return replace(now, protocol=protocol, records=self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The rows of a comparison, its first measurement if there was one, and why it ended early.
+    `with_base`: the confirmation run measured the kernels of a stored run in the same rounds."""
+
+    rows: Sequence[Row]
+    measured: Remeasured | None = None
+    cut: Cut | None = None
+    with_base: bool = False
 
 
 def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:

@@ -41,7 +41,7 @@ def check(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
-    monkeypatch.setattr("cudareduce.collectives.check.tool", made_by)  # which asks git
+    monkeypatch.setattr("cudareduce.compare.check.tool", made_by)  # which asks git
 
     def call(old: Run | Path, machine: Machine, *words: object) -> tuple[int, str, str]:
         path = tmp_path / "coll.json"

@@ -37,7 +37,7 @@ def check(cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     registry = load_registry()
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
-    monkeypatch.setattr("cudareduce.collectives.check.tool", made_by)
+    monkeypatch.setattr("cudareduce.compare.check.tool", made_by)
 
     def call(machine: Machine, *words: object) -> tuple[int, str, str]:
         monkeypatch.setattr("cudareduce.collectives.check.start_here", machine.job)

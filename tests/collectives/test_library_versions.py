@@ -14,12 +14,10 @@ from cudareduce.cli.several import collective
 from cudareduce.collectives import library_versions
 from cudareduce.collectives.library_versions import (
     Experiment,
-    LibraryRequest,
     NcclVersions,
-    Versions,
     check_library,
 )
-from cudareduce.compare.request import Judging
+from cudareduce.compare.request import CheckRequest, Judging, Versions
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries import cccl
 from cudareduce.reduction.operators import reduction_of
@@ -44,9 +42,9 @@ def old(folder: Path) -> Path:
 
 
 @pytest.fixture
-def request_of(old: Path) -> Callable[..., LibraryRequest]:
-    def made(new: Path, **others: object) -> LibraryRequest:
-        asked = LibraryRequest(
+def request_of(old: Path) -> Callable[..., CheckRequest]:
+    def made(new: Path, **others: object) -> CheckRequest:
+        asked = CheckRequest(
             library=Versions("nccl", old, new), kernels=("all-reduce",), n=(1000,), op=("sum",),
             dtype=("float32",), rounds=6, budget=60.0, device=0, time_limit=None, no_cache=False,
             quiet=True, judging=Judging(threshold=0.02), outputs=Outputs(),
@@ -63,9 +61,10 @@ def check(
     """`check_library` whose jobs are two ranks on simulated GPUs; `edit` changes their results."""
     monkeypatch.setattr(library_versions, "gpu_count", lambda: 2)
 
-    def checked(asked: LibraryRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
+    def checked(asked: CheckRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
         def job(_: NcclVersions, wanted: Experiment) -> Run:
             jobs.append(wanted)
+            assert asked.library
             found = nccls.together(nccls.Asked(
                 folder=tmp_path, cache=cache, engines=("nccl",), files=(old, asked.library.new),
                 tried=((wanted.kernel, wanted.op, wanted.dtype),),  # type: ignore[arg-type]
@@ -80,7 +79,7 @@ def check(
 
 
 jobs: list[Experiment] = []
-Requested = Callable[..., LibraryRequest]
+Requested = Callable[..., CheckRequest]
 Check = Callable[..., int]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from cudareduce.compare.report import ComparisonReport, comment
+from cudareduce.compare.report import Report, comment
 from cudareduce.compare.request import Thresholds
-from cudareduce.compare.verdicts import Rules, compare
+from cudareduce.compare.verdicts import Outcome, Rules, compare
 from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import to_markdown
 from cudareduce.results.record import Record
@@ -26,9 +26,9 @@ from tests.simulate import record, run
 Call = Callable[..., tuple[int, str, str]]
 FLAT = (40.0, 40.032, 39.968) * 3
 RULES = Rules(Thresholds(0.05))
-REPORT = ComparisonReport(
+REPORT = Report(
     title="new.json against old.json, <H200>", head=("old: at abc", "new: at def"),
-    rows=(), rules=RULES, notes=("a note",), against=("--baseline", "old.json"),
+    outcome=Outcome(()), rules=RULES, notes=("a note",), against=("--baseline", "old.json"),
 )  # fmt: skip
 
 
@@ -37,11 +37,11 @@ def case(kernel: str, factor: float = 1.0, n: int = 2**25, **changes: object) ->
 
 
 def told(
-    old: Iterable[Record], new: Iterable[Record], report: ComparisonReport = REPORT,
+    old: Iterable[Record], new: Iterable[Record], report: Report = REPORT,
     **code: tuple[str, ...],
 ) -> str:  # fmt: skip
     rows = tuple(compare(list(old), list(new), RULES))
-    return comment(replace(report, rows=rows), code)
+    return comment(replace(report, outcome=Outcome(rows)), code)
 
 
 def test_kernels_are_grouped_the_worst_first() -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.settings import Settings
-from cudareduce.compare.measure import Batch, Bencher, Remeasured, measure_in_fresh_process
+from cudareduce.compare.measure import Batch, Bencher, measure_in_fresh_process
+from cudareduce.compare.verdicts import Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.library.registry import Registry
 from cudareduce.reduction.operators import reduction_of

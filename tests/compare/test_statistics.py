@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cudareduce.compare.decide import slower_rows, with_confirmation
+from cudareduce.compare.check import confirmed_rows
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import changes, found_from
 from cudareduce.compare.verdicts import Rules, compare
@@ -30,8 +30,8 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
     old = measured(43.0, 9)
 
     rows = compare(old, measured(43.0 * factor, 9), rules)
-    if slower_rows(rows):
-        rows = with_confirmation(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
+    if any(row.verdict == "SLOWER" for row in rows):
+        rows = confirmed_rows(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
     [row] = rows
     return row.verdict
 

@@ -15,17 +15,12 @@ import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.compare.baseline import match
-from cudareduce.compare.decide import (
-    CheckPlan,
-    measure_until_decided,
-    slower_rows,
-    with_confirmation,
-)
-from cudareduce.compare.measure import Remeasured
-from cudareduce.compare.report import ComparisonReport, exit_code, judged_sections
-from cudareduce.compare.request import Judging, Thresholds, load_thresholds
-from cudareduce.compare.verdicts import SAME_CODE, Row, Rules, compare, machine
+from cudareduce.compare.check import check_rows, confirmed_rows
+from cudareduce.compare.report import Report, exit_code, judged_sections
+from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
+from cudareduce.compare.verdicts import SAME_CODE, Outcome, Remeasured, Row, Rules, compare, machine
 from cudareduce.machine.device import DeviceInfo
+from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json, write_text
 from tests.conftest import ROOT
@@ -304,8 +299,8 @@ def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
     assert any(took in note for note in section.notes)
 
 
-def report(rows: Sequence[Row], *notes: str) -> ComparisonReport:
-    return ComparisonReport(title="title", rows=tuple(rows), rules=FIVE, notes=notes)
+def report(rows: Sequence[Row], *notes: str) -> Report:
+    return Report(title="title", outcome=Outcome(rows), rules=FIVE, notes=notes)
 
 
 def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
@@ -317,12 +312,17 @@ def decided(
     budget_s: float = 60.0,
 ) -> list[Row]:  # fmt: skip
     """The rows of a check whose first measurement gives `first`, and one with so many times the
-    rounds what `longer` returns."""
-    plan = CheckPlan(rules=FIVE, budget_s=budget_s, deadline=Deadline(), quiet=True)
-    outcome = measure_until_decided(
-        lambda suspects, times: first if suspects is None else longer(times),
-        first.old if stored else None, plan,
-    )  # fmt: skip
+    rounds what `longer` returns; the confirmation run gives the same as the last one."""
+    request = CheckRequest(budget=budget_s, quiet=True, judging=Judging(), outputs=Outputs())
+    given: list[Remeasured] = []
+
+    def measure(suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        given.append(first if suspects is None else longer(times))
+        return given[-1]
+
+    outcome = check_rows(
+        request, FIVE, first.old if stored else None, measure, lambda *_: given[-1], Deadline()
+    )
     assert outcome.cut is None
     return list(outcome.rows)
 
@@ -370,14 +370,13 @@ def test_a_second_measurement_decides() -> None:
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
                                    (36.0, "UNCERTAIN", False)):  # fmt: skip
         again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
-        [row] = with_confirmation([first], compare([OLD], again, FIVE), FIVE)
+        [row] = confirmed_rows([first], compare([OLD], again, FIVE), FIVE)
         assert (row.verdict, row.confirmed) == (verdict, confirmed)
     wrong = [case(verdict="fail", reason="bad", time_us=None)]
-    [row] = with_confirmation([first], compare([OLD], wrong, FIVE), FIVE)
+    [row] = confirmed_rows([first], compare([OLD], wrong, FIVE), FIVE)
     assert row.verdict == "WRONG"
-    [row] = with_confirmation([first], compare([OLD], [], FIVE), FIVE)
+    [row] = confirmed_rows([first], compare([OLD], [], FIVE), FIVE)
     assert row.verdict == "UNCERTAIN"
-    assert slower_rows([one(OLD, case())]) == []
 
 
 def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
@@ -404,7 +403,7 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
     old = beside_controls(1, 40)
     rows = compare(old, beside_controls(1, 48), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
-    rows = with_confirmation(rows, compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
+    rows = confirmed_rows(rows, compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
 
 

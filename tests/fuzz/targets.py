@@ -21,7 +21,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cudareduce.compare.command import compare_files
+from cudareduce.compare.check import compare_files
 from cudareduce.compare.request import CompareRequest, Judging
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.library.foreign import adopt

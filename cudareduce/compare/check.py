@@ -1,0 +1,479 @@
+"""`compare` and `check`: measure, compare, measure longer what is uncertain, confirm, report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from cudareduce import __version__
+from cudareduce.budget import Deadline
+from cudareduce.compare.baseline import (
+    identity,
+    load_baseline,
+    load_timed,
+    order_notes,
+    problem,
+    protocol_differences,
+    same_run,
+    side_text,
+)
+from cudareduce.compare.measure import KernelMeasurement, base_batch, head_batch, rounds_of, select
+from cudareduce.compare.report import (
+    CompiledReport,
+    Report,
+    host_notes,
+    publish_comparison,
+    row_code,
+    rows_json,
+    rules_between,
+    skew_notes,
+)
+from cudareduce.compare.request import (
+    CheckRequest,
+    CompareRequest,
+    Judging,
+    Thresholds,
+    load_thresholds,
+)
+from cudareduce.compare.statistics import MIN_ROUNDS
+from cudareduce.compare.trees import Trees, head_choices, opened_trees
+from cudareduce.compare.verdicts import (
+    FEWEST,
+    VERDICTS,
+    Outcome,
+    Remeasured,
+    Row,
+    Rules,
+    compare,
+    without_blame,
+)
+from cudareduce.distributions import binomial_upper_limit
+from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.libraries.names import meant
+from cudareduce.library.registry import Registry, load_registry
+from cudareduce.machine.device import DeviceInfo
+from cudareduce.progress import say
+from cudareduce.reduction.sizes import counted
+from cudareduce.report.publish import publish
+from cudareduce.report.section import Section
+from cudareduce.results.provenance import tool
+from cudareduce.results.record import Record, Run
+from cudareduce.results.store import check_writable, to_json, write_text
+
+#: Uncertain rows are measured again with these multiples of the rounds.
+_LONGER = (2, 4, 8)
+#: Measures everything (None) or the cases of these records, with so many times the rounds.
+Measure = Callable[[Sequence[Record] | None, int], Remeasured]
+
+
+class Measurement(Protocol):
+    """Measures on a device until a deadline; `confirm` does so in fresh processes."""
+
+    @property
+    def device(self) -> DeviceInfo: ...
+    @property
+    def deadline(self) -> Deadline: ...
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
+
+
+def check_rows(
+    request: CheckRequest, rules: Rules, stored: Sequence[Record] | None, measure: Measure,
+    confirm: Measure, deadline: Deadline,
+) -> Outcome:  # fmt: skip
+    """Measure and compare with `stored`, or with the baseline tree measured in the same rounds
+    (None). `confirm` measures in a fresh process.
+
+    A row is SLOWER only if a second, longer measurement agrees. This takes the place of a
+    correction for many comparisons, with which no test on so few rounds could be significant.
+    Ctrl-C, a failing GPU or the end of the time leave the rows found so far, with the reason.
+    """
+    # Measure everything and classify.
+    first = measure(None, 1)
+    cut, with_base = first.cut, False
+    rows = compare(first.old if stored is None else stored, first.new, rules)
+    if cut:  # kernels missing from an interrupted run are UNCERTAIN, not GONE
+        rows = [
+            _uncertain(row, f"not measured: {cut.why}")
+            if row.verdict == "GONE" and row.new is None else row
+            for row in rows
+        ]  # fmt: skip
+
+    # More rounds for what is uncertain.
+    budget = Deadline(min(request.budget_s, deadline.left_s))
+    for times in _LONGER:
+        suspects = _with_controls(rows, [row for row in rows if row.in_doubt])
+        if cut or not suspects or budget.passed:
+            break
+        _say_again(suspects, f"{times} times the rounds", request.quiet)
+        longer = measure([row.record for row in suspects], times)
+        cut = longer.cut
+        if not cut:
+            old = longer.old if stored is None else [row.old for row in suspects if row.old]
+            rows = _replace_uncertain(rows, compare(old, longer.new, rules))
+    rows = without_blame(rows, rules)
+
+    # Confirm slower rows in a fresh process.
+    suspects = _with_controls(rows, [row for row in rows if row.verdict == "SLOWER"])
+    if suspects and not cut and deadline.passed:
+        rows = _unconfirmed(rows, "no time was left to confirm it")
+    elif suspects:
+        second = Remeasured(cut=cut)
+        if not cut:
+            _say_again(suspects, "2 times the rounds, in a fresh process", request.quiet)
+            second = confirm([row.record for row in suspects], 2)
+            cut, with_base = second.cut, bool(second.old)
+        if cut:
+            rows = _unconfirmed(rows, f"not measured again: {cut.why}")
+        else:
+            again = _compare_again(suspects, second, rules)
+            rows = confirmed_rows(rows, again, rules)
+    return Outcome(rows, first, cut, with_base)
+
+
+def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
+    """The rows of a confirmation run: against the baseline's kernels where those ran in the same
+    rounds, else against the stored records."""
+    if rules.paired:
+        return compare(second.old, second.new, rules)
+    paired = {problem(record) for record in second.old}
+    together = [record for record in second.new if problem(record) in paired]
+    alone = [record for record in second.new if problem(record) not in paired]
+    names = set(map(problem, alone))
+    stored = [row.old for row in suspects if row.old and problem(row.record) in names]
+    in_rounds = replace(rules, paired=True, shares=False)
+    return [*compare(second.old, together, in_rounds), *compare(stored, alone, rules)]
+
+
+def _with_controls(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
+    """The suspects, and for each of their problems the fastest few rows of the control group, which
+    show what the machine does meanwhile."""
+
+    def problem_of(row: Row) -> tuple[object, ...]:
+        """Without the kernel, or without the engine of a collective."""
+        record = row.record
+        if record.ranks is not None:
+            return problem(replace(record, engine=None))
+        return problem(record)[1:]
+
+    found = list(suspects)
+    for key in dict.fromkeys(map(problem_of, suspects)):
+        alike = [row for row in rows if row.same_code and row.verdict == "SAME"
+                 and row.change and problem_of(row) == key]  # fmt: skip
+        found += sorted(alike, key=lambda row: row.record.time_us or 0.0)[: 2 * FEWEST - 1]
+    return found
+
+
+def _replace_uncertain(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
+    """The rows with those in doubt replaced by the rows of a longer measurement. A row without a
+    time on both sides replaces nothing unless it is WRONG."""
+    by_identity = {identity(row.record): row for row in longer if row.change}
+    return _with_wrong(
+        [by_identity.get(identity(row.record), row) if row.in_doubt else row for row in rows],
+        longer,
+    )
+
+
+def confirmed_rows(rows: Sequence[Row], second: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows after a second measurement: SLOWER only where that agrees, and nowhere if the
+    machine has changed in between."""
+    by_identity = {identity(row.record): row for row in second}
+    confirmed = [
+        _confirmed(row, by_identity.get(identity(row.record))) if row.verdict == "SLOWER" else row
+        for row in rows
+    ]
+    return without_blame(_with_wrong(confirmed, second), rules)
+
+
+def _confirmed(first: Row, second: Row | None) -> Row:
+    if second is None or second.change is None:
+        if second is not None and second.verdict == "WRONG":
+            return second
+        why = second.reason if second else "it is missing"
+        return _uncertain(first, f"not measured again: {why}")
+    if second.verdict == "SLOWER":
+        return replace(second, confirmed=True)
+    reason = f"{_at_first(first)}, not confirmed by a second measurement"
+    if second.verdict == "FASTER":
+        return replace(_uncertain(second, reason), confirmed=False)
+    return replace(second, reason="; ".join(filter(None, (reason, second.reason))), confirmed=False)
+
+
+def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
+    """The rows with every row that is WRONG in `found`, also in its control group."""
+    wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
+    return [wrong.get(identity(row.record), row) for row in rows]
+
+
+def _unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
+    return [
+        _uncertain(row, "; ".join(filter(None, (_at_first(row), why))))
+        if row.verdict == "SLOWER" else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def _uncertain(row: Row, reason: str) -> Row:
+    return replace(row, verdict="UNCERTAIN", reason=reason)
+
+
+def _at_first(row: Row) -> str:
+    return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
+
+
+def _say_again(rows: Sequence[Row], how: str, quiet: bool) -> None:
+    counts = Counter(row.verdict for row in rows)
+    slower, doubtful = counts["SLOWER"], counts["UNCERTAIN"]
+    words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
+    rounds, _, where = how.partition(",")
+    controls = len(rows) - slower - doubtful
+    group = f", with {controls} of the control group" if controls else ""
+    say(f"{words}: measuring again with {rounds}{group}{where and ','}{where}", quiet)
+
+
+def compare_files(request: CompareRequest) -> int:
+    """Compare two stored runs; returns the exit code. Raises UsageError and BaselineError."""
+    request.outputs.check(request.old, request.new, *request.judging.read)
+    registry = load_registry()
+    report = compared_files(request, registry)
+    return publish_comparison(report, request.judging, request.outputs, registry)
+
+
+def compared_files(request: CompareRequest, registry: Registry) -> Report:
+    """Compare two stored runs. Raises UsageError and BaselineError."""
+    old, new = load_baseline(request.old), load_timed(request.new)
+    if same_run(old, new):
+        raise UsageError(
+            f"{request.new} holds the same measurement as {request.old}: measure again, then "
+            "compare"
+        )
+    thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
+    rules, notes = rules_between(old, new, thresholds, request.judging)
+    rows = compare(old.records, new.records, rules)
+    return Report(
+        title=f"{request.new.name} against {request.old.name}, {new.device.name}",
+        head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,
+        against=("--baseline", str(request.old), *request.judging.again),
+        notes=(*order_notes(old, new), *notes, *protocol_differences(old, new), *skew_notes(rows),
+               *host_notes(old.records, new.records)),
+    )  # fmt: skip
+
+
+def stored_baseline(request: CheckRequest) -> Run:
+    """Load the baseline and check that the outputs can be written. Raises UsageError and
+    BaselineError."""
+    assert request.baseline is not None
+    request.outputs.check(request.baseline, *request.judging.read)
+    stored = load_baseline(request.baseline)
+    if request.update_baseline:
+        check_writable(request.baseline)
+        if request.kernels:
+            raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
+        held = {r.kernel for r in stored.records if r.scope == "library" and r.ranks is None}
+        if not all(meant(name, request.peers) for name in held):
+            raise UsageError(
+                "--update-baseline would drop libraries that the baseline holds: give --peers all"
+            )
+        if rounds_of(request, stored) < MIN_ROUNDS:
+            raise UsageError(
+                f"a baseline takes --rounds {MIN_ROUNDS} or more: fewer decide nothing"
+            )
+    return stored
+
+
+def check_stored(request: CheckRequest, stored: Run) -> int:
+    """Measure the kernels of a stored run again and compare; returns the exit code. Raises
+    UsageError, BaselineError, and EnvironmentProblem without a GPU."""
+    registry = load_registry(request.folders)
+    selected = select(stored, request, registry)
+    thresholds = thresholds_of(request.judging, registry, stored.records)
+    with KernelMeasurement(request, registry, selected.batches, stored) as kernels:
+        return conclude_stored(request, stored, selected.records, registry, thresholds, kernels)
+
+
+def conclude_stored(
+    request: CheckRequest, stored: Run, records: Sequence[Record], registry: Registry,
+    thresholds: Thresholds, measurement: Measurement,
+) -> int:  # fmt: skip
+    """Measure, compare with these records of a stored run, report, and write the new baseline if
+    requested; returns the exit code."""
+    old, device = replace(stored, records=tuple(records)), measurement.device
+    device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
+    libraries = {"peers": list(request.peers)} if request.peers else {}
+    now = Run(tool(request.argv), device, {**old.protocol, **libraries}, ())
+    rules, notes = rules_between(old, now, thresholds, request.judging)
+    outcome = check_rows(
+        request, rules, old.records, measurement.measure, measurement.confirm, measurement.deadline
+    )
+    assert outcome.measured is not None
+    if outcome.with_base:
+        notes.append(
+            f"measured again in the same rounds as the kernels of {old.tool.get('git')}, in a "
+            "fresh process"
+        )
+    # A result that was wrong in a later measurement only is wrong in the new run, too.
+    wrong = {identity(row.record): row.record for row in outcome.rows if row.verdict == "WRONG"}
+    now = outcome.measured.as_run(now, rounds_of(request, stored))
+    now = replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
+    report = Report(
+        title=f"now against {request.baseline and request.baseline.name}, {device.name}",
+        head=(side_text("old", old), side_text("new", now)), outcome=outcome, rules=rules,
+        notes=(*notes, *skew_notes(outcome.rows), *host_notes(old.records, outcome.measured.new)),
+        against=tuple(request.again),
+    )  # fmt: skip
+    code = publish_comparison(
+        report, request.judging, request.outputs, registry,
+        texts={"json": lambda: to_json(now)}, quiet=request.quiet,
+    )  # fmt: skip
+    return _update_baseline(request, now, outcome, code) if request.update_baseline else code
+
+
+def _update_baseline(request: CheckRequest, now: Run, outcome: Outcome, code: int) -> int:
+    """Write the new baseline unless a result is wrong or a kernel is missing."""
+    path = request.baseline
+    assert path is not None
+    gone = next((row.record for row in outcome.rows if row.verdict == "GONE"), None)
+    if outcome.cut or any(record.cause == "time" for record in now.records):
+        say(f"{path} is unchanged: not all of it was measured")
+        return code or 4
+    if code in (2, 3, 6):
+        say(f"{path} is unchanged: fix the kernels that fail first")
+        return code
+    if gone and not request.judging.allow_gone:
+        name = gone.engine or gone.kernel
+        say(f"{path} is unchanged: {name} is gone; --allow-gone drops it from the baseline")
+        return code
+    write_text(path, to_json(now))
+    say(f"wrote the new baseline to {path}", request.quiet)
+    return 0
+
+
+def check_base(request: CheckRequest) -> int:
+    """Compare two trees of kernels in the same rounds; returns the exit code. Raises UsageError and
+    EnvironmentProblem."""
+    request.outputs.check(*request.judging.read)
+    registry = load_registry(request.folders)
+    with opened_trees(request, registry) as trees:
+        return time_trees(request, trees, registry)
+
+
+def time_trees(
+    request: CheckRequest, trees: Trees, registry: Registry, ahead: CompiledReport | None = None
+) -> int:
+    """Measure both trees, compare, and report after what was found `ahead`; returns the exit code.
+    Raises UsageError and EnvironmentProblem."""
+    named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
+    thresholds = thresholds_of(request.judging, registry, (), named)
+    batch, candidate = base_batch(trees.choices, trees.base, request), map(str, request.heads)
+    with KernelMeasurement(request, registry, [batch]) as kernels:
+        return conclude_trees(
+            request, " ".join(candidate), registry, thresholds, kernels, trees.problems, ahead
+        )
+
+
+def conclude_trees(
+    request: CheckRequest, candidate: str, registry: Registry, thresholds: Thresholds,
+    measurement: Measurement, notes: Sequence[str] = (), ahead: CompiledReport | None = None,
+) -> int:  # fmt: skip
+    """Measure two trees in the same rounds, compare and report; returns the exit code."""
+    rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
+    device = measurement.device
+    outcome = check_rows(
+        request, rules, None, measurement.measure, measurement.confirm, measurement.deadline
+    )
+    if not outcome.rows and not outcome.cut:
+        raise UsageError(
+            "nothing was compared: give --n elements that a kernel can reduce, or more --max-time"
+        )
+    now = Run(tool(request.argv), device, {"rounds": request.default_rounds}, ())
+    report = Report(
+        title=f"{candidate} against {request.base}, {device.name}", head=(side_text("new", now),),
+        outcome=outcome, rules=rules, notes=(*notes, *skew_notes(outcome.rows)),
+        against=tuple(request.again),
+    )  # fmt: skip
+    return publish_comparison(
+        report, request.judging, request.outputs, registry, quiet=request.quiet, ahead=ahead
+    )
+
+
+def check_self(request: CheckRequest) -> int:
+    """Compare this tree with itself, to show how reliable this machine's verdicts are: each run, in
+    a fresh process, with the one before. Returns 0, 3 for a wrong result, 2 for a kernel that does
+    not compile, or the code of an early end. Raises UsageError and EnvironmentProblem."""
+    request.outputs.check(*request.judging.read)
+    registry = load_registry(request.folders)
+    choices = head_choices(request, request.kernels, registry)
+    named = {choice.kernel.id for choice in choices}
+    rules = Rules(thresholds_of(request.judging, registry, (), named), same_code=False)
+    rows = list[Row]()
+    with KernelMeasurement(request, registry, [head_batch(choices, request)]) as kernels:
+        before = kernels.confirm(None, 1)
+        cut = before.cut
+        for k in range(request.times or 1):
+            if cut or kernels.deadline.passed:
+                break
+            say(f"comparison {k + 1} of {request.times}", request.quiet)
+            outcome = check_rows(
+                request, rules, before.new, kernels.confirm, kernels.confirm, kernels.deadline
+            )
+            assert outcome.measured is not None
+            cut, before = outcome.cut, outcome.measured
+            if not cut:
+                rows += map(_wrong_at_first, outcome.rows)
+    if not rows and not cut:
+        raise UsageError("nothing was compared: give --n elements, or more --max-time")
+    section = _self_section(rows, kernels.device.name, rules, request.default_rounds)
+    if cut:
+        section = replace(section, notes=(*section.notes, f"cut short: {cut.why}"))
+    publish(request.outputs, [section], {"json": lambda: rows_json(rows)})
+    codes = {row_code(row, Judging(allow_gone=True)) for row in rows}
+    return cut.exit_code if cut else worst_exit_code(codes & {2, 3})
+
+
+def _wrong_at_first(row: Row) -> Row:
+    """The runs are equivalent, so a wrong result in the first one is WRONG, not NEW."""
+    if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
+        return replace(row, verdict="WRONG", reason=row.old.reason)
+    return row
+
+
+def _self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
+    """How often each verdict was given, per kernel, and the rate of false verdicts."""
+    kernels: dict[str, Counter[str]] = {}
+    for row in rows:
+        kernels.setdefault(row.record.kernel, Counter())[row.verdict] += 1
+    words = [word for word in VERDICTS if any(counts[word] for counts in kernels.values())]
+    table = tuple(
+        (kernel, *(str(counts[word]) for word in words)) for kernel, counts in kernels.items()
+    )
+    failed = (f"{row.verdict}: {row.record.kernel}: {row.reason}"
+              for row in rows if row.verdict == "WRONG" or row.record.unbuilt)  # fmt: skip
+    counts = Counter(row.verdict for row in rows if not row.record.unbuilt)
+    false = counts["SLOWER"]
+    total = sum(counts[word] for word in ("SLOWER", "FASTER", "SAME", "UNCERTAIN"))
+    rates = (
+        f"`cudareduce check`: {false} of {counted(total, 'comparison')} of identical code SLOWER "
+        f"(below {100 * binomial_upper_limit(false, total, 0.95):.2g} % with 95 % confidence), "
+        f"{counts['UNCERTAIN']} UNCERTAIN ({100 * counts['UNCERTAIN'] / max(total, 1):.2g} %); "
+        f"threshold {100 * rules.thresholds.default:g} %, {rounds} rounds, {device}, version "
+        f"{__version__}, {datetime.now(UTC):%Y-%m-%d}"
+    )
+    independence = (
+        "Each run is a fresh process, and no kernel counts as unchanged. Rows of one comparison "
+        "share its two runs, so many comparisons say more than many rows."
+    )
+    title = f"the same kernels against themselves, {device}"
+    notes = (*dict.fromkeys(failed), rates, independence)
+    return Section(title, ("kernel", *words), table, notes)
+
+
+def thresholds_of(
+    judging: Judging, registry: Registry, records: Sequence[Record], named: set[str] | None = None
+) -> Thresholds:
+    """The thresholds, for known kernels, those in records and those `named`."""
+    held = (name for record in records for name in (record.kernel, record.engine) if name)
+    known = dict.fromkeys([*registry.names, *held, *(named or ())])
+    return load_thresholds(judging.thresholds, judging.threshold, known)
