@@ -1,16 +1,16 @@
 """`check` of collectives: against a stored run, or against the kernels of another tree.
 
-Each measurement is a job of fresh rank processes that run `collective`, and the gate compares the
-result files of the jobs. For `--base` the baseline's kernels are engines under other names in the
-same job, so that a round measures both trees. If a launcher started several ranks of `check`, each
-of them starts one rank of every job: rank 0 decides, the others follow it.
+Each measurement is a job of fresh rank processes that run `collective`, whose result files are
+compared. A job can run two versions of an engine in the same rounds under different names: the
+kernels of a baseline tree, or two files of NCCL. If a launcher started several ranks of `check`,
+each of them starts one rank of every job: rank 0 decides, the others follow it.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -60,45 +60,20 @@ def check_ranks(request: CheckRequest, stored: Run) -> int:
     """Measure stored collectives again and compare. Returns the exit code, the same on all ranks of
     a launcher. Raises as `check_stored` does, and RankLost."""
     old = _select_records(stored, request)
-    jobs = _jobs_of(old, stored, request)
+    jobs = _stored_jobs(old, stored, request)
     with _job_ranks(jobs) as ranks:
         if ranks.follows:
             return ranks.follow()
         registry = load_registry()
         thresholds = thresholds_of(request.judging, registry, stored.records)
         device = device_of(max(job.ranks for job in jobs), request)
-        here = RankMeasurement(
-            old,
-            jobs,
-            rounds_of(request, stored),
-            request,
-            device,
-            Deadline(request.max_time),
+        here = JobMeasurement(
+            request, old, jobs, rounds_of(request, stored), device, Deadline(request.max_time),
             ranks,
-        )
+        )  # fmt: skip
         return ranks.finish(
             conclude_stored(request, stored, old.records, registry, thresholds, here)
         )
-
-
-def _with_baseline_kernels(here: RankMeasurement, folder: Path) -> RankMeasurement:
-    """How to confirm slower rows. Where git has the kernels of the baseline, and the code they
-    share is unchanged, they run in the same rounds as engines of their own."""
-    folders = (kernels_folder() / EXCHANGES, *here.request.folders)
-    revision = revision_of(here.stored, here.device)
-    try:
-        # if shared code changed, it would run on both sides
-        if revision is None or not all(is_unchanged(revision, each) for each in source_folders()):
-            return here
-        base = _baseline_kernels(revision, folders, folder / "base")
-    except UsageError:
-        return here
-    shas = {(r.kernel, r.engine): r.source_sha for r in here.stored.records}
-    base = {
-        name: kernel for name, kernel in base.items()
-        if shas.get((kernel.collective, kernel.engine)) == kernel.sha
-    }  # fmt: skip
-    return here.beside(_pair_kernels(kernels_in(folders), base, folder / "copies"))
 
 
 def check_base_ranks(request: CheckRequest) -> int:
@@ -111,22 +86,16 @@ def check_base_ranks(request: CheckRequest) -> int:
     size = request.ranks or (placement.size if placement else most_ranks())
     check_room(max(request.sizes), size)
     with temporary_folder() as temporary:
-        pairs = _pair_trees(request, Path(temporary))
-        jobs = tuple(
-            Job(name, op, size, request.dtype or ("float32",), tuple(sorted(request.sizes)),
-                pairs.engines[name], links=False)
-            for name in request.kernels for op in request.op or ("sum",)
-        )  # fmt: skip
+        engines, pairs = _pair_trees(request, Path(temporary))
+        jobs = jobs_of(request, size, engines)
         with _job_ranks(jobs) as ranks:
             if ranks.follows:
                 return ranks.follow()
-            registry, named = load_registry(), {*request.kernels, *pairs.candidate_of.values()}
+            registry, named = load_registry(), {*request.kernels, *pairs.old.values()}
             thresholds = thresholds_of(request.judging, registry, (), named)
             device, rounds = device_of(size, request), request.default_rounds
-            now = Run({}, device, {"rounds": rounds}, ())
-            deadline = Deadline(request.max_time)
-            here = RankMeasurement(now, jobs, rounds, request, device, deadline, ranks)
-            both = here.beside(pairs)
+            now, deadline = Run({}, device, {}, ()), Deadline(request.max_time)
+            both = JobMeasurement(request, now, jobs, rounds, device, deadline, ranks, pairs)
             candidate = " ".join(request.kernels)
             return ranks.finish(conclude_trees(request, candidate, registry, thresholds, both))
 
@@ -147,21 +116,9 @@ def _check_problems(request: CheckRequest) -> None:
         raise UsageError("--n 0: there is nothing to exchange")
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The engines of both trees by collective, the candidate of each baseline engine, and the
-    (collective, engine) pairs whose source is the same in both. `folder` has the baseline's kernels
-    under other names."""
-
-    engines: Mapping[str, tuple[str, ...]]
-    candidate_of: Mapping[str, str]
-    same: frozenset[tuple[str, str]]
-    folder: Path
-
-
-def _pair_trees(request: CheckRequest, folder: Path) -> Pairs:
-    """Pair the correct kernels of both trees for the requested collectives. Raises UsageError if a
-    tree has none."""
+def _pair_trees(request: CheckRequest, folder: Path) -> tuple[dict[str, tuple[str, ...]], Pairs]:
+    """The engines of both trees by collective: the correct kernels of the requested ones. Raises
+    UsageError if a tree has none."""
     names = request.kernels
     folders = request.folders or (kernels_folder() / EXCHANGES,)
     head, base = (
@@ -174,7 +131,12 @@ def _pair_trees(request: CheckRequest, folder: Path) -> Pairs:
         for name in names:
             if not any(kernel.collective == name for kernel in kernels.values()):
                 raise UsageError(f"{tree} has no kernels of {name}: name a tree that has some")
-    return _pair_kernels(head, base, folder / "copies")
+    engines = {
+        name: (*(k.engine for k in head.values() if k.collective == name),
+               *(k.engine + _BASE for k in base.values() if k.collective == name))
+        for name in names
+    }  # fmt: skip
+    return engines, _pair_kernels(head, base, folder / "copies")
 
 
 def _baseline_kernels(base: str, heads: Sequence[Path], into: Path) -> dict[str, ExchangeKernel]:
@@ -187,32 +149,24 @@ def _baseline_kernels(base: str, heads: Sequence[Path], into: Path) -> dict[str,
 def _pair_kernels(
     head: Mapping[str, ExchangeKernel], base: Mapping[str, ExchangeKernel], folder: Path
 ) -> Pairs:
-    """Pair the kernels of two trees by name, and write the baseline's under other names."""
+    """Pair the kernels of two trees by name. Writes the baseline's to a folder under other names,
+    by a macro in front of the text."""
     folder.mkdir()
-    engines: dict[str, tuple[str, ...]] = {}
-    candidate_of: dict[str, str] = {}
-    for kernel in (*head.values(), *base.values()):
-        name = kernel.engine
-        if base.get(kernel.id) is kernel:
-            name += _BASE
-            candidate_of[name] = kernel.engine
-            _write_renamed(kernel, folder)
-        engines[kernel.collective] = (*engines.get(kernel.collective, ()), name)
-    same = frozenset(
-        (kernel.collective, kernel.engine) for name, kernel in head.items()
-        if name in base and base[name].text == kernel.text
+    for kernel in base.values():
+        name = kernel.id + _BASE
+        end = kernel.text.index(CLOSES) + len(CLOSES)
+        line = kernel.text.count("\n", 0, end) + 2  # the line after the front matter
+        renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
+        body = kernel.text[end:].removeprefix("\n")
+        (folder / f"{name}.cu").write_text(kernel.text[:end] + renamed + body)
+    return Pairs(
+        old={(k.collective, k.engine + _BASE): k.engine for k in base.values()},
+        same=frozenset(
+            (kernel.collective, kernel.engine) for name, kernel in head.items()
+            if name in base and base[name].text == kernel.text
+        ),
+        options=("--kernels", str(folder)),
     )  # fmt: skip
-    return Pairs(engines, candidate_of, same, folder)
-
-
-def _write_renamed(kernel: ExchangeKernel, folder: Path) -> None:
-    """Write a kernel of the baseline under another name, by a macro in front of its text."""
-    name = kernel.id + _BASE
-    end = kernel.text.index(CLOSES) + len(CLOSES)
-    line = kernel.text.count("\n", 0, end) + 2  # the line after the front matter
-    renamed = f'\n#define {kernel.id} {name}\n#line {line} "{kernel.path}"\n'
-    body = kernel.text[end:].removeprefix("\n")
-    (folder / f"{name}.cu").write_text(kernel.text[:end] + renamed + body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +180,7 @@ class Job:
     dtypes: tuple[str, ...]
     sizes: tuple[int, ...]
     engines: tuple[str, ...]
-    links: bool
+    links: bool = False
 
     def holds(self, record: Record) -> bool:
         """True if the job measures this record's problem, whatever the engine."""
@@ -237,7 +191,56 @@ class Job:
         )
 
 
-def _jobs_of(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...]:
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Engines of two versions in one job: the common name by the collective and name of each old
+    engine, and of each new one that has another name. `same` are collectives and engines with the
+    same source in both. `options` make `collective` know the engines."""
+
+    old: Mapping[tuple[str, str], str]
+    new: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    same: frozenset[tuple[str, str]] = frozenset()
+    options: tuple[str, ...] = ()
+
+    def split(self, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+        """The old and the new records, under the common names. Where the source is the same, so is
+        the code, except for the entry point's name."""
+        keys = [(record.kernel, record.engine or "") for record in records]
+        new = [
+            replace(r, engine=self.new.get(key, r.engine))
+            for key, r in zip(keys, records, strict=True)
+            if key not in self.old
+        ]
+        shas = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
+        old = []
+        for key, r in zip(keys, records, strict=True):
+            if key in self.old:
+                name = self.old[key]
+                same = (r.kernel, name) in self.same
+                sha = shas.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
+                old.append(replace(r, engine=name, cubin_sha=sha))
+        return old, new
+
+    def old_kernels(self, collective: str, names: Collection[str]) -> list[str]:
+        """The old engines of these kernels. Files of NCCL have no engines of their own."""
+        return [
+            engine for (of, engine), name in self.old.items()
+            if of == collective and name in names and engine.startswith("peer:")
+        ]  # fmt: skip
+
+
+def jobs_of(
+    request: CheckRequest, ranks: int, engines: Mapping[str, tuple[str, ...]]
+) -> tuple[Job, ...]:
+    """A job for each collective and operator of the command line, with the `engines` of each."""
+    dtypes, sizes = request.dtype or ("float32",), tuple(sorted(request.sizes))
+    return tuple(
+        Job(name, op, ranks, dtypes, sizes, engines[name])
+        for name in engines for op in request.op or ("sum",)
+    )  # fmt: skip
+
+
+def _stored_jobs(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...]:
     """The jobs that measure these records again. They run the engines that the stored run
     requested, or that are named now, except kernels that no longer exist. Raises UsageError for
     records that `collective` does not measure."""
@@ -266,18 +269,6 @@ def _jobs_of(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...]:
             "with --kernels"
         )
     return tuple(jobs)
-
-
-def _suspect_jobs(jobs: Sequence[Job], suspects: Sequence[Record]) -> Iterator[Job]:
-    """The jobs restricted to these records. The largest size stays if link bandwidth is measured
-    with it, since that shows machine-wide drift."""
-    for job in jobs:
-        for dtype in job.dtypes:
-            records = [r for r in suspects if r.dtype == dtype and job.holds(r)]
-            sizes = {r.n for r in records} | ({max(job.sizes)} if job.links else set())
-            engines = tuple(dict.fromkeys(r.engine or "" for r in records))
-            if records:
-                yield replace(job, dtypes=(dtype,), sizes=tuple(sorted(sizes)), engines=engines)
 
 
 def _select_records(stored: Run, request: CheckRequest) -> Run:
@@ -345,23 +336,17 @@ def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class RankMeasurement:
-    """Measures jobs. Records of `stored` without time left are skipped. With `pairs`, the
-    baseline's kernels run in the same jobs, and the results are split into both trees."""
+class JobMeasurement:
+    """Measures jobs in `rounds` rounds. A job without time left skips its records of `stored`. With `pairs` the results are split into old and new."""
 
+    request: CheckRequest
     stored: Run
     jobs: tuple[Job, ...]
     rounds: int
-    request: CheckRequest
     device: DeviceInfo
     deadline: Deadline
     ranks: JobRanks
     pairs: Pairs | None = None
-
-    def beside(self, pairs: Pairs) -> RankMeasurement:
-        """The same measurement, with the baseline's kernels in the same rounds."""
-        folders = (*self.request.folders, pairs.folder)
-        return replace(self, request=replace(self.request, folders=folders), pairs=pairs)
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure all jobs, or those of `suspects`, with `times` times the rounds. Ctrl-C and lost
@@ -369,9 +354,7 @@ class RankMeasurement:
         records: list[Record] = []
         remarks: list[str] = []
         cut = None
-        jobs: Iterable[Job] = self.jobs
-        if suspects is not None:
-            jobs = _suspect_jobs(self.jobs, [*suspects, *self._baseline_suspects(suspects)])
+        jobs = self.jobs if suspects is None else list(self._suspect_jobs(suspects))
         with temporary_folder() as folder:
             for job in jobs:
                 try:
@@ -383,40 +366,32 @@ class RankMeasurement:
                     break
                 records += result.records
                 remarks += result.protocol.get("remarks") or ()
-        old, new = self._split(records)
-        return Remeasured(old=old, new=new, remarks=tuple(dict.fromkeys(remarks)), cut=cut)
+        old, new = self.pairs.split(records) if self.pairs else ([], records)
+        return Remeasured(
+            old=tuple(old), new=tuple(new), remarks=tuple(dict.fromkeys(remarks)), cut=cut
+        )
+
+    def _suspect_jobs(self, suspects: Sequence[Record]) -> Iterator[Job]:
+        """The jobs restricted to these records, with the old engine of each. The largest size stays
+        if link bandwidth is measured with it, since that shows machine-wide drift."""
+        for job in self.jobs:
+            for dtype in job.dtypes:
+                records = [r for r in suspects if r.dtype == dtype and job.holds(r)]
+                names = list(dict.fromkeys(r.engine or "" for r in records))
+                if self.pairs:
+                    names += self.pairs.old_kernels(job.collective, names)
+                sizes = {r.n for r in records} | ({max(job.sizes)} if job.links else set())
+                if records:
+                    yield replace(job, dtypes=(dtype,), sizes=tuple(sorted(sizes)),
+                                  engines=tuple(names))  # fmt: skip
 
     def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure again, together with the baseline's kernels if git has them."""
         if self.pairs:
             return self.measure(suspects, times)
         with temporary_folder() as folder:
-            return _with_baseline_kernels(self, Path(folder)).measure(suspects, times)
-
-    def _baseline_suspects(self, suspects: Sequence[Record]) -> Iterator[Record]:
-        """One more record for each baseline engine of these records."""
-        if self.pairs:
-            for record in suspects:
-                for name in self.pairs.engines.get(record.kernel, ()):
-                    if self.pairs.candidate_of.get(name) == record.engine:
-                        yield replace(record, engine=name)
-
-    def _split(self, records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-        """The records of the baseline's and the candidate's engines, under the candidate's names.
-        Where the source is the same, so is the code, except for the entry point's name."""
-        if self.pairs is None:
-            return (), tuple(records)
-        candidate_of = self.pairs.candidate_of
-        new = tuple(r for r in records if r.engine not in candidate_of)
-        shas = {(r.kernel, r.engine, r.op, r.dtype): r.cubin_sha for r in new}
-        old = []
-        for r in records:
-            name = candidate_of.get(r.engine or "")
-            if name:
-                same = (r.kernel, name) in self.pairs.same
-                sha = shas.get((r.kernel, name, r.op, r.dtype)) if same else r.cubin_sha
-                old.append(replace(r, engine=name, cubin_sha=sha))
-        return tuple(old), new
+            pairs = _pair_stored(self, Path(folder))
+            return replace(self, pairs=pairs).measure(suspects, times)
 
     def _run(self, job: Job, times: int, path: Path) -> Run | Cut:
         """The result of a job, or why it ended."""
@@ -439,15 +414,35 @@ class RankMeasurement:
 
     def _argv(self, job: Job, times: int, result: Path) -> list[str]:
         """The command line of `cudareduce` that measures the job and writes `result`."""
+        request = self.request
         return [
             "collective", job.collective, "--op", job.op, "--dtype", ",".join(job.dtypes),
             "--n", ",".join(map(str, job.sizes)), "--engine", ",".join(job.engines),
             "--rounds", str(min(times * self.rounds, _MOST_ROUNDS)), "--backend", "cuda",
-            "--json", str(result),
-            *(word for folder in self.request.folders for word in ("--kernels", str(folder))),
-            *(["--no-cache"] if self.request.no_cache else []),
-            *(["--quiet"] if self.request.quiet else []),
+            "--json", str(result), *(self.pairs.options if self.pairs else ()),
+            *(word for folder in request.folders for word in ("--kernels", str(folder))),
+            *["--no-cache"] * request.no_cache, *["--quiet"] * request.quiet,
         ]  # fmt: skip
+
+
+def _pair_stored(measurement: JobMeasurement, folder: Path) -> Pairs | None:
+    """The kernels of the baseline's revision, to run in the same rounds as this tree's. None if git
+    does not have them, or if the code that kernels share has changed."""
+    folders = (kernels_folder() / EXCHANGES, *measurement.request.folders)
+    revision = revision_of(measurement.stored, measurement.device)
+    try:
+        # if shared code changed, it would run on both sides
+        if revision is None or not all(is_unchanged(revision, each) for each in source_folders()):
+            return None
+        base = _baseline_kernels(revision, folders, folder / "base")
+    except UsageError:
+        return None
+    shas = {(r.kernel, r.engine): r.source_sha for r in measurement.stored.records}
+    base = {
+        name: kernel for name, kernel in base.items()
+        if shas.get((kernel.collective, kernel.engine)) == kernel.sha
+    }  # fmt: skip
+    return _pair_kernels(kernels_in(folders), base, folder / "copies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,8 +450,8 @@ class JobRanks:
     """Runs jobs: starts all ranks here, or with `comm` one rank on each rank of a launcher, which
     meet in `folder`."""
 
-    comm: Communicator | None
-    folder: Path
+    comm: Communicator | None = None
+    folder: Path = Path()
     numbers: Iterator[int] = field(default_factory=count)
 
     @property
@@ -467,7 +462,7 @@ class JobRanks:
         """Run `cudareduce ARGV` until the deadline; returns the worst exit code, or OUT_OF_TIME.
         Only standard error is shown."""
         if self.comm is None:
-            return start_here(ranks, argv, deadline)
+            return start(ranks, argv, printing=False, deadline=deadline)
         words = [*argv, "--meet", str(self.folder / f"meeting-{next(self.numbers)}.json")]
         self.comm.broadcast(words)
         own = _run_rank(words, deadline)
@@ -494,7 +489,7 @@ def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
     jobs need, and RankLost."""
     here = find_placement(os.environ)
     if here is None:
-        yield JobRanks(None, Path())
+        yield JobRanks()
         return
     sizes = sorted({job.ranks for job in jobs})
     if sizes != [here.size]:
@@ -510,11 +505,6 @@ def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
                 with suppress(RankLost):
                     comm.broadcast(error.exit_code)
             raise
-
-
-def start_here(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
-    """Run a job whose ranks are all started by this process."""
-    return start(ranks, argv, printing=False, deadline=deadline)
 
 
 def _run_rank(argv: Sequence[str], deadline: Deadline) -> int:

@@ -1,7 +1,7 @@
 """`check --library NAME=OLD,NEW`: two versions of NCCL or CUB against each other.
 
-Each experiment times both versions in the same rounds of fresh processes. As for kernels, the gate
-measures rows in doubt for longer and confirms slower rows in another experiment.
+Both versions are timed in the same rounds of fresh processes. As for kernels, rows in doubt are
+measured for longer, and slower rows are confirmed in another process.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.bench.group import Group
@@ -19,7 +20,8 @@ from cudareduce.bench.library_records import Asked, LibraryRecords
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
-from cudareduce.collectives.launcher import check_room, most_ranks, start
+from cudareduce.collectives.check import JobMeasurement, JobRanks, Pairs, device_of, jobs_of
+from cudareduce.collectives.launcher import check_room, most_ranks
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
 from cudareduce.collectives.rendezvous import find_placement
@@ -29,7 +31,7 @@ from cudareduce.compare.request import CheckRequest, Versions, load_thresholds
 from cudareduce.compare.verdicts import Remeasured, Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
-from cudareduce.libraries.job import Job
+from cudareduce.libraries.job import Job as LibraryJob
 from cudareduce.libraries.session import LibraryWorkers
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceInfo
@@ -37,24 +39,12 @@ from cudareduce.progress import phase
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
-from cudareduce.results.store import load as load_run
 from cudareduce.results.store import to_json
 from cudareduce.temporary import temporary_folder
 
 #: Suffixes of the two CUB libraries, and shapes besides --n at which a library is verified.
 _OLD, _NEW = "@old", "@new"
 _EDGES = ((1, 1), (33, 1), (1025, 1), (65537, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """One collective or call of CUB, timed with both versions at some sizes."""
-
-    kernel: str
-    op: str
-    dtype: str
-    sizes: tuple[int, ...]
-    rounds: int
 
 
 def check_library(request: CheckRequest) -> int:
@@ -65,15 +55,16 @@ def check_library(request: CheckRequest) -> int:
     if library.old.resolve() == library.new.resolve():
         raise UsageError(f"--library {library}: old and new are the same: name two versions")
     with temporary_folder() as folder:
-        kind = NcclVersions if library.name == "nccl" else CubVersions
-        versions: NcclVersions | CubVersions = kind(request, library, Path(folder))
+        versions: Measurement
+        if library.name == "nccl":
+            versions = NcclVersions(request, library)
+        else:
+            versions = CubVersions(request, library, Path(folder))
         rules = Rules(
             load_thresholds(judging.thresholds, judging.threshold, versions.kernels),
             paired=True, same_code=False,
         )  # fmt: skip
-        measurement = VersionMeasurement(request, versions)
-        measure = measurement.measure
-        outcome = check_rows(request, rules, None, measure, measure, Deadline())
+        outcome = check_rows(request, rules, None, versions.measure, versions.measure, Deadline())
 
     assert outcome.measured is not None
     old, new = outcome.measured.old, outcome.measured.new
@@ -81,15 +72,16 @@ def check_library(request: CheckRequest) -> int:
         f"{r.kernel}: skipped: {r.reason}" for r in (*old, *new) if r.verdict == "skip"
     ))  # fmt: skip
     if not outcome.rows:
-        raise EnvironmentProblem(f"nothing was compared: {skips[0]}")
-    (before, after), device = versions.labels, measurement.device
+        why = outcome.cut.why if outcome.cut else skips[0]
+        raise EnvironmentProblem(f"nothing was compared: {why}")
+    (before, after), device = versions.labels, versions.device
     report = Report(
         title=f"{after} against {before}, {device.name}",
         outcome=replace(outcome, measured=None), rules=rules, notes=skips,
         head=(f"old: {before}, {library.old}", f"new: {after}, {library.new}"),
         against=tuple(request.again),
     )  # fmt: skip
-    protocol = {"timing": new[0].timing, "rounds": request.default_rounds}
+    protocol = {"timing": versions.timing, "rounds": request.default_rounds}
     now = Run(tool(request.argv), device, protocol, new)
     return publish_comparison(
         report, judging, request.outputs, load_registry(), texts={"json": lambda: to_json(now)},
@@ -97,41 +89,26 @@ def check_library(request: CheckRequest) -> int:
     )  # fmt: skip
 
 
-class VersionMeasurement:
-    """Measures both versions. `device` is known after the first measurement."""
+class Measurement(Protocol):
+    """Measures two versions, `labels`, of `kernels`."""
 
+    labels: tuple[str, str]
+    kernels: tuple[str, ...]
+    timing: str
     device: DeviceInfo
 
-    def __init__(self, request: CheckRequest, versions: NcclVersions | CubVersions) -> None:
-        self._request, self._versions = request, versions
-
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        """Measure everything, or the problems of `suspects`, with `times` times the rounds."""
-        request, sizes = self._request, dict[tuple[str, str, str], set[int]]()
-        if suspects is None:
-            for kernel, reduction in product(self._versions.kernels, request.reductions):
-                sizes[kernel, reduction.op.name, reduction.dtype.name] = set(request.sizes)
-        for r in suspects or ():
-            sizes.setdefault((r.kernel, r.op, r.dtype), set()).add(r.n)
-        rounds = times * request.default_rounds
-        runs = [
-            self._versions.run(Experiment(*problem, tuple(sorted(some)), rounds))
-            for problem, some in sizes.items()
-        ]
-        self.device = runs[0].device
-        sides = [self._versions.split(record) for run in runs for record in run.records]
-        old, new = (tuple(r for side, r in sides if side == name) for name in ("old", "new"))
-        return Remeasured(old=old, new=new)
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
 
 
 class NcclVersions:
     """Two files of NCCL, on all GPUs of this host."""
 
-    def __init__(self, request: CheckRequest, library: Versions, folder: Path) -> None:
+    timing = "warm"
+
+    def __init__(self, request: CheckRequest, library: Versions) -> None:
         old, new = (f"NCCL {version_in(file)}" for file in (library.old, library.new))
         self.labels = old, new
         self.kernels = request.kernels or ("all-reduce", "reduce-scatter")
-        self._request, self._library, self._file = request, library, folder / "run.json"
         for name in self.kernels:
             if name not in COLLECTIVES:
                 raise UsageError(f"--library nccl takes {', '.join(COLLECTIVES)}, and not {name!r}")
@@ -147,35 +124,25 @@ class NcclVersions:
                 f"check --library nccl takes two GPUs of one host, and the driver sees {gpus}: run "
                 "it where there are more"
             )
-        check_room(max(request.sizes), most_ranks())
-
-    def run(self, experiment: Experiment) -> Run:
-        """Both versions on ranks of this host. Raises EnvironmentProblem if they write no
-        result."""
-        request, library = self._request, self._library
-        self._file.unlink(missing_ok=True)
-        code = start(most_ranks(), [
-            "collective", experiment.kernel, "--op", experiment.op, "--dtype", experiment.dtype,
-            "--n", ",".join(map(str, experiment.sizes)), "--rounds", str(experiment.rounds),
-            "--engine", "nccl", "--nccl", f"{library.old},{library.new}", "--backend", "cuda",
-            "--json", str(self._file), *(["--no-cache"] if request.no_cache else []),
-            *(["--quiet"] if request.quiet else []),
-        ], printing=False)  # fmt: skip
-        if not self._file.exists():
-            raise EnvironmentProblem(
-                f"the ranks that measure ended with code {code}: see what they printed, and run "
-                f"cudareduce collective {experiment.kernel}"
-            )
-        return load_run(self._file)
-
-    def split(self, record: Record) -> tuple[str, Record]:
-        """The side of a record, and the record under the name that both sides have."""
-        side = {"nccl:1": "old", "nccl:2": "new"}.get(record.engine or "", "")
-        return side, replace(record, engine="nccl")
+        ranks = most_ranks()
+        check_room(max(request.sizes), ranks)
+        self.device = device_of(ranks, request)
+        pairs = Pairs(
+            old={(name, "nccl:1"): "nccl" for name in self.kernels},
+            new={(name, "nccl:2"): "nccl" for name in self.kernels},
+            options=("--nccl", f"{library.old},{library.new}"),
+        )
+        jobs = jobs_of(request, ranks, dict.fromkeys(self.kernels, ("nccl",)))
+        self.measure = JobMeasurement(
+            request, Run({}, self.device, {}, ()), jobs, request.default_rounds, self.device,
+            Deadline(), JobRanks(), pairs,
+        ).measure  # fmt: skip
 
 
 class CubVersions:
     """Two CCCL trees, compiled here and timed in one process on one GPU."""
+
+    timing = "cold"
 
     def __init__(self, request: CheckRequest, library: Versions, folder: Path) -> None:
         old, new = (f"CUB {tree_headers(path).text}" for path in (library.old, library.new))
@@ -198,7 +165,7 @@ class CubVersions:
                 "pip install 'cudareduce[compile]'"
             )
         with open_backend(self._spec) as backend:
-            self._device, self._limits = backend.info(), backend.limits()
+            self.device, self._limits = backend.info(), backend.limits()
             self._backend = backend.name
         self._compile_all()
 
@@ -214,7 +181,7 @@ class CubVersions:
                 bar.step()
 
     def _compile(self, tree: Path, reduction: Reduction) -> None:
-        major, minor = (self._device.cc or "0.0").split(".")
+        major, minor = (self.device.cc or "0.0").split(".")
         try:
             compile_library(
                 reduction, 10 * int(major) + int(minor), self._folder, tree_headers(tree)
@@ -223,39 +190,52 @@ class CubVersions:
             problem = f"{reduction.op.name} of {reduction.dtype.name}"
             raise UsageError(f"cub: {tree}: {problem} {error}") from None
 
-    def run(self, experiment: Experiment) -> Run:
-        """Both versions in the same rounds of one fresh process."""
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+        """Both versions in the same rounds, each kernel and reduction in a fresh process."""
+        request, sizes = self._request, dict[tuple[str, str, str], set[int]]()
+        if suspects is None:
+            for kernel, reduction in product(self.kernels, request.reductions):
+                sizes[kernel, reduction.op.name, reduction.dtype.name] = set(request.sizes)
+        for r in suspects or ():
+            sizes.setdefault((r.kernel, r.op, r.dtype), set()).add(r.n)
+        rounds, records = times * request.default_rounds, list[Record]()
+        for (kernel, op, dtype), some in sizes.items():
+            records += self._run(kernel, reduction_of(op, dtype), sorted(some), rounds)
+        old, new = (
+            tuple(replace(r, kernel=r.kernel.removesuffix(suffix))
+                  for r in records if r.kernel.endswith(suffix))
+            for suffix in (_OLD, _NEW)
+        )  # fmt: skip
+        return Remeasured(old=old, new=new)
+
+    def _run(
+        self, kernel: str, reduction: Reduction, sizes: Sequence[int], rounds: int
+    ) -> list[Record]:
+        """The records of both versions of a call, in one process."""
         request, library = self._request, self._library
-        reduction = reduction_of(experiment.op, experiment.dtype)
-        name = experiment.kernel.removeprefix("peer:")
+        name = kernel.removeprefix("peer:")
         listings = tuple(
             TreeListing("", (name + suffix,), tree=tree, suffix=suffix)
             for tree, suffix in ((library.old, _OLD), (library.new, _NEW))
         )
         peers = [peer for listing in listings for peer in listing.libraries()]
         settings = Settings(
-            reductions=(reduction,), sizes=experiment.sizes, rounds=experiment.rounds,
+            reductions=(reduction,), sizes=tuple(sizes), rounds=rounds,
             time_limit_s=request.time_limit,
         )  # fmt: skip
-        recorder = Recorder(self._backend, self._device.peak_gb_s, settings, load_registry())
+        recorder = Recorder(self._backend, self.device.peak_gb_s, settings, load_registry())
         records: list[Record] = []
-        steps = len(experiment.sizes) * experiment.rounds
         with (
             LibraryWorkers(request.time_limit) as processes,
-            phase(f"measuring {name}", steps, quiet=request.quiet) as bar,
+            phase(f"measuring {name}", len(sizes) * rounds, quiet=request.quiet) as bar,
         ):
-            for k, n in enumerate(experiment.sizes):
-                job = Job(
+            for k, n in enumerate(sizes):
+                job = LibraryJob(
                     spec=self._spec, listings=listings, reduction=reduction,
                     shapes=(*(() if k else _EDGES), (n, 1)), folder=str(self._folder),
-                    methods=settings.methods, rounds=experiment.rounds,
+                    methods=settings.methods, rounds=rounds,
                 )  # fmt: skip
                 outcome = processes.outcome(job, Deadline(), bar.step)
                 asked = Asked(Group(reduction=reduction, n=n, verdicts={}), (n, 1))
                 records += LibraryRecords(recorder, peers, job, self._limits).of(asked, outcome)
-        return Run({}, self._device, {"rounds": experiment.rounds}, tuple(records))
-
-    def split(self, record: Record) -> tuple[str, Record]:
-        """The side of a record, and the record under the name that both sides have."""
-        name, _, side = record.kernel.partition("@")
-        return side, replace(record, kernel=name)
+        return records

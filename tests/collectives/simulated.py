@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from cudareduce.budget import Deadline
 from cudareduce.collectives.names import Collective
 from cudareduce.collectives.records import (
     Batch,
@@ -49,7 +48,7 @@ class Machine:
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
 
-    def job(self, ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
+    def job(self, ranks: int, argv: Sequence[str], **_: object) -> int:
         """What stands in the place of processes."""
         asked = _asked(argv)
         self.jobs.append({"collective": argv[1], **asked})

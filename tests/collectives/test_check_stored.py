@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.budget import Deadline
 from cudareduce.collectives.launcher import worst_of_ranks
 from cudareduce.library.registry import load_registry
 from cudareduce.results.record import Run
@@ -39,7 +38,7 @@ def check(
     registry = load_registry()
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: H200)
+    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.compare.check.tool", made_by)  # which asks git
 
@@ -47,7 +46,7 @@ def check(
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.collectives.check.start_here", machine.job)
+        monkeypatch.setattr("cudareduce.collectives.check.start", machine.job)
         return cudareduce("check", "--baseline", path, *words)
 
     return call
@@ -418,8 +417,8 @@ def test_what_is_wrong_in_a_later_look_is_wrong(check: Call) -> None:
     """Also if it is measured again only beside what looks slower."""
     machine = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
 
-    def job(ranks: int, argv: Sequence[str], deadline: Deadline) -> int:
-        code = right(ranks, argv, deadline)
+    def job(ranks: int, argv: Sequence[str], **options: object) -> int:
+        code = right(ranks, argv)
         machine.wrong = ["peer:one_shot"]
         return code
 
@@ -449,7 +448,7 @@ def test_another_host_is_compared_by_its_links(
 ) -> None:
     """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
     other = replace(H200, uuid="GPU-other")
-    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: other)
+    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: other)
     slower = dict.fromkeys(ENGINES, 1 / 0.9)
     code, out, _ = check(stored(Machine()), Machine(1, slower, ALL_NEW, links=0.9))
     assert code == 0

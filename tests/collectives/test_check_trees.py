@@ -35,12 +35,12 @@ def kernels(folder: Path, mine: Mapping[str, str]) -> Path:
 def check(cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """`check --base` on a machine whose jobs are simulated: the first word is that machine."""
     registry = load_registry()
-    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, remeasuring: H200)
+    monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.compare.check.tool", made_by)
 
     def call(machine: Machine, *words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("cudareduce.collectives.check.start_here", machine.job)
+        monkeypatch.setattr("cudareduce.collectives.check.start", machine.job)
         return cudareduce("check", "all-reduce", "--base", tmp_path / "old", "--kernels",
                           tmp_path / "new", "--n", "1000", *words)  # fmt: skip
 

@@ -6,23 +6,21 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from cudareduce.cli.several import collective
 from cudareduce.collectives import library_versions
-from cudareduce.collectives.library_versions import (
-    Experiment,
-    NcclVersions,
-    check_library,
-)
+from cudareduce.collectives.library_versions import check_library
 from cudareduce.compare.request import CheckRequest, Judging, Versions
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries import cccl
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
+from cudareduce.results.store import to_json
 from tests.collectives import fake_cub, nccls
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
@@ -59,26 +57,36 @@ def check(
     cache: Path, tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int]:
     """`check_library` whose jobs are two ranks on simulated GPUs; `edit` changes their results."""
-    monkeypatch.setattr(library_versions, "gpu_count", lambda: 2)
+    two_gpus(monkeypatch)
 
     def checked(asked: CheckRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
-        def job(_: NcclVersions, wanted: Experiment) -> Run:
-            jobs.append(wanted)
-            assert asked.library
-            found = nccls.together(nccls.Asked(
-                folder=tmp_path, cache=cache, engines=("nccl",), files=(old, asked.library.new),
-                tried=((wanted.kernel, wanted.op, wanted.dtype),),  # type: ignore[arg-type]
-                sizes=wanted.sizes, rounds=wanted.rounds,
+        def job(ranks: int, argv: list[str], **_: object) -> int:
+            options = collective.make_context("collective", argv[1:]).params
+            rounds.append(options["rounds"])
+            records = nccls.together(nccls.Asked(
+                folder=tmp_path, cache=cache, engines=("nccl",), files=options["nccl"],
+                tried=tuple(product([options["collective"]], [options["op"]], options["dtype"])),
+                sizes=options["n"], rounds=options["rounds"],
             ))  # fmt: skip
-            return edit(Run({}, H200, {"rounds": wanted.rounds}, tuple(found)))
+            run = edit(Run({}, H200, {"rounds": options["rounds"]}, tuple(records)))
+            Path(options["json"]).write_text(to_json(run))
+            return 0
 
-        monkeypatch.setattr(NcclVersions, "run", job)
+        monkeypatch.setattr("cudareduce.collectives.check.start", job)
         return check_library(asked)
 
     return checked
 
 
-jobs: list[Experiment] = []
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "gpu_count": lambda: 2, "most_ranks": lambda: 2, "device_of": lambda ranks, request: H200,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(library_versions, name, value)
+
+
+#: The rounds of each job.
+rounds: list[int] = []
 Requested = Callable[..., CheckRequest]
 Check = Callable[..., int]
 
@@ -108,13 +116,13 @@ def test_what_is_slower_is_found_and_confirmed(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slower = nccls.compiled(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
-    jobs.clear()
+    rounds.clear()
     assert check(request_of(slower)) == 1
     printed = capsys.readouterr().out
     assert "SLOWER" in printed
     assert "confirmed in a fresh process" in printed
     assert "version 2.28.9, now 2.32.3" in printed
-    assert [asked.rounds for asked in jobs] == [6, 12]  # which is what confirms it
+    assert rounds == [6, 12]  # which is what confirms it
     quicker = nccls.compiled(folder, "quicker", NOISE, "COST_US=9.5")
     assert check(request_of(quicker)) == 0
     assert "FASTER" in capsys.readouterr().out
@@ -146,17 +154,16 @@ def test_what_ranks_are_started_with(
     old: Path, copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words that `collective` understands; and ranks that end with an error leave nothing."""
-    monkeypatch.setattr(library_versions, "gpu_count", lambda: 2)
-    monkeypatch.setattr(library_versions, "most_ranks", lambda: 2)
+    two_gpus(monkeypatch)
     given: list[dict[str, object]] = []
 
-    def started(size: int, argv: list[str], *, printing: bool) -> int:
+    def started(size: int, argv: list[str], *, printing: bool, deadline: object) -> int:
         given.append(collective.make_context("collective", argv[1:]).params)
         assert (size, argv[0], printing) == (2, "collective", False)
         return 6
 
-    monkeypatch.setattr(library_versions, "start", started)
-    with pytest.raises(EnvironmentProblem, match="ended with code 6: see what they printed"):
+    monkeypatch.setattr("cudareduce.collectives.check.start", started)
+    with pytest.raises(EnvironmentProblem, match="ended with code 6: see what they"):
         check_library(request_of(copy, kernels=("reduce",), op=("max",), no_cache=True))
     (options,) = given
     assert {name: options[name] for name in ("collective", "n", "op", "dtype", "rounds")} == {
