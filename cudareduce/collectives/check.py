@@ -337,7 +337,8 @@ def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobMeasurement:
-    """Measures jobs in `rounds` rounds. A job without time left skips its records of `stored`. With `pairs` the results are split into old and new."""
+    """Measures jobs in `rounds` rounds. A job without time left skips its records of `stored`.
+    With `pairs` the results are split into old and new."""
 
     request: CheckRequest
     stored: Run
