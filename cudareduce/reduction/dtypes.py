@@ -1,4 +1,4 @@
-"""The element types: their names here, in NumPy and in CUDA C++, and what accumulates them."""
+"""The element types: their names, NumPy and CUDA C++ types, and accumulators."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Kind = Literal["float", "int", "uint"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type, `size` bytes long; `cpp` is its name in CUDA C++, `storage` the NumPy dtype
-    that holds its bits."""
+    """An element type of `size` bytes: its name in CUDA C++, and the NumPy dtype that holds its
+    bits."""
 
     name: str
     kind: Kind
@@ -27,11 +27,11 @@ class DType:
 
     @property
     def beyond(self) -> float:
-        """The least power of two that is beyond a float type of 16 bits."""
+        """The smallest power of two beyond the range of a 16-bit float type."""
         return 2.0 ** {"float16": 16, "bfloat16": 128}[self.name]
 
 
-#: NumPy has no bfloat16: its bits travel as uint16.
+#: NumPy has no bfloat16: its bits are held as uint16.
 DTYPES: dict[str, DType] = {
     dtype.name: dtype
     for dtype in (
@@ -53,12 +53,11 @@ _WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8
 
 
 def only_counts(read: DType, kept: DType) -> bool:
-    """Whether what is kept of elements that are read has no fractions, as they have: it may be how
-    many of them are so, and no sum."""
+    """True if the type `kept` has no fractions and the type `read` has: it can hold counts of
+    elements, but no sum."""
     return read.kind == "float" != kept.kind
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type that sums of `dtype` are formed in unless the user widens it; `reduction_of` makes
-    an exception for means of integers."""
+    """The default type of sums; for means of integers see `reduction_of`."""
     return DTYPES[_WIDENED.get(dtype.name, dtype.name)]

@@ -1,8 +1,7 @@
-"""The operators: what each computes, in which types, and where its CUDA C++ stands.
+"""The reduction operators, and a reduction: operator, types and transform.
 
-The device half of an operator is `launch/device/NAME.cuh`: a struct with `identity`, `lift`,
-`combine`, `finish` and, where memory can be combined atomically, `atomic`. This module knows what
-the host must know of it: the type and shape of the answer, and whether operands may change places.
+The device code of an operator is `launch/device/NAME.cuh`: a struct with `identity`, `lift`,
+`combine`, `finish` and, if memory can be combined atomically, `atomic`.
 """
 
 from __future__ import annotations
@@ -12,27 +11,27 @@ from dataclasses import dataclass
 from cudareduce.errors import UsageError
 from cudareduce.reduction.dtypes import DTYPES, DType, accumulator, only_counts
 
-#: Integer types whose bits an order-keeping test operator takes.
+#: Types of the operators that test the summation order.
 _WORDS = ("int32", "uint32")
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One associative operator; `words` is how many components its accumulator has."""
+    """An associative operator, whose accumulator has `words` components."""
 
     name: str
     title: str
     commutative: bool = True
     has_atomic: bool = False
-    has_finish: bool = False  # the answer differs from the accumulator: a last step must make it
-    indexed: bool = False  # the answer is the position of an element
-    needs_count: bool = False  # `finish` reads COUNT, the number of elements of one answer
+    has_finish: bool = False  # a last step turns the accumulator into the result
+    indexed: bool = False  # the result is the index of an element
+    needs_count: bool = False  # `finish` reads COUNT, the elements of one result
     only: tuple[str, ...] = tuple(DTYPES)  # element types it is defined for
     words: int = 1
-    needs: str = ""  # a device file that stands before its own
-    expression: str = ""  # the user's own, in a and b; `identity_text` is its identity
+    needs: str = ""  # the device file that its own depends on
+    expression: str = ""  # of a custom operator: C++ in a and b, and its identity
     identity_text: str = ""
-    rtol: float = 0.0  # how far a float answer may be off where no bound is known
+    rtol: float = 0.0  # relative tolerance of a custom operator's float results
 
 
 OPERATORS: dict[str, Operator] = {
@@ -56,15 +55,15 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-#: Operators over what a map makes of elements: those whose error is known where the map rounds.
+#: Operators that take a transform: those whose error bound is known if it rounds.
 MAPPED = ("sum", "mean", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """What becomes of elements before they are combined: C++ in `a` and, where there are two
-    `inputs`, in `b`, in the type of the reduction's `terms`. The second may be of `one_row`, the
-    same beside every row of the first, as a vector is that a matrix is multiplied by."""
+    """The transform of elements before they are combined: C++ in `a` and, with two `inputs`, in
+    `b`, in the type of the reduction's `terms`. A second input of `one_row` is the same for every
+    row of the first, like the vector of a matrix-vector product."""
 
     expression: str
     inputs: int = 1
@@ -73,10 +72,9 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is computed: an operator over elements of one type, or over what a map makes of them,
-    accumulated in another. The elements of a row lie side by side or, of `columns`, as far apart as
-    there are rows. Answers are `stored` in a narrower type than they are accumulated in where that
-    is not None; `within` is one that no sum of elements leaves, or is rounded in."""
+    """An operator over elements of one type, or over their transform, accumulated in another. The
+    elements of a row are contiguous, or the rows apart with `columns`. Results may be `stored` in a
+    narrower type than the accumulator; test inputs are chosen so that their sums fit `within`."""
 
     op: Operator
     dtype: DType
@@ -88,43 +86,43 @@ class Reduction:
 
     @property
     def terms(self) -> DType:
-        """The type in which a map has elements: the accumulator's, but for one that only counts
-        them, as it holds no fractions or no sign."""
+        """The type of a transform's operands: the accumulator's, unless that has no fractions or no
+        sign, as for counts."""
         natural, kinds = accumulator(self.dtype), ("uint", "int", "float")
         counts = kinds.index(self.acc.kind) < kinds.index(natural.kind)
         return natural if counts else self.acc
 
     @property
     def inputs(self) -> int:
-        """Arrays that elements are taken from."""
+        """The number of input arrays."""
         return self.map.inputs if self.map else 1
 
     @property
     def result_dtype(self) -> str:
-        """NumPy dtype of the answer's components."""
+        """NumPy dtype of a result's components."""
         if self.op.indexed:
             return "int64"
         return "uint32" if self.op.words > 1 else (self.stored or self.acc).storage
 
     @property
     def result_size(self) -> int:
-        """Bytes of one answer."""
+        """Bytes of one result."""
         return 8 if self.op.indexed else self.stored.size if self.stored else self.acc_size
 
     @property
     def acc_size(self) -> int:
-        """Bytes of one partial: an indexed operator carries value and index, aligned to 8."""
+        """Bytes of one partial result: of an indexed operator value and index, aligned to 8."""
         return 16 if self.op.indexed else self.acc.size * self.op.words
 
     @property
     def one_stage(self) -> bool:
-        """True if first, middle and last passes are the same code: elements, partials and
-        answers have one type, and nothing is lifted or finished."""
+        """True if first, middle and last passes are the same code: elements, partials and results
+        have one type, and nothing is transformed or finished."""
         plain = not (self.op.has_finish or self.op.words > 1 or self.map)
         return plain and self.dtype == self.acc
 
     def why_undefined(self) -> str | None:
-        """The reason why this combination makes no sense, or None if it does."""
+        """Why this combination is undefined; None if it is defined."""
         if self.dtype.name not in self.op.only:
             return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
         if self.map and self.op.name not in MAPPED:
@@ -137,9 +135,9 @@ class Reduction:
 def reduction_of(
     op: str | Operator, dtype_name: str, acc_name: str | None = None, mapped: Map | None = None
 ) -> Reduction:
-    """The reduction that these option values name; `acc_name` widens the accumulator, which for a
-    mean of integers is float64. One that cannot hold the result, and any for an operator that has
-    its own, is a UsageError; names that are not known are a KeyError."""
+    """The reduction of these option values; the default accumulator of a mean of integers is
+    float64. Raises UsageError for an accumulator that cannot hold the result, KeyError for unknown
+    names."""
     op = OPERATORS[op] if isinstance(op, str) else op
     dtype = DTYPES[dtype_name]
     natural = accumulator(dtype)

@@ -19,20 +19,19 @@ USER_PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")
 
 _SUMS = ("sum", "mean")
 _EXTREMA = ("min", "max", "argmin", "argmax")
-#: Special values are tried up to this size, or up to three tiles and one element more.
-_SPECIAL_UP_TO, _TILES = 4097, 3
-#: No tile is so large that special values are worth an input of more elements.
-_SPECIAL_AT_MOST = 2**17
-#: Beyond this size roundings could explain any float32 product of factors that are not powers of 2.
+#: Special values are used up to this size, or up to three tiles and one element, but never beyond
+#: the last size: above it an input costs more than a tenth of a millisecond.
+_SPECIAL_UP_TO, _TILES, _SPECIAL_AT_MOST = 4097, 3, 2**17
+#: Beyond this size rounding could explain any float32 product of factors that are not powers of 2.
 _SPREAD_UP_TO = 2**17
-#: What becomes of these is arithmetic's, not that of the order in which threads run.
+#: Patterns whose result does not depend on the thread schedule.
 _IN_ANY_ORDER = ("nan", "-nan", "inf", "-inf", "clash", "zero", "zeros", "neutral", "finite",
                  "close", "close-below", "large", "uneven", "lowest", "highest")  # fmt: skip
 
 
 def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
-    """The names of the patterns that verify a reduction of `n` elements in tiles of `tile`, the
-    decisive one first; `extremum:K` has its answer at position K."""
+    """The patterns that verify a reduction of `n` elements in tiles of `tile`, the decisive one
+    first; `extremum:K` has its result at index K."""
     names = list(_always(reduction, n, tile))
     if _is_small(n, tile):
         names += _special(reduction, n, tile)
@@ -40,9 +39,8 @@ def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
 
 
 def of_ends(reduction: Reduction, n: int, offset: int) -> list[str]:
-    """What tells that the ends are lost of an input that starts so many elements off a load of 16
-    bytes, or what is beside its first whole load: extremes there; of all else each element counts.
-    """
+    """The patterns with an extremum at the ends, and at the first whole 16-byte load, of an input
+    that starts `offset` elements off. Other operators notice every lost element anyway."""
     if reduction.op.name not in _EXTREMA:
         return []
     head = 16 // reduction.dtype.size - offset
@@ -50,7 +48,7 @@ def of_ends(reduction: Reduction, n: int, offset: int) -> list[str]:
 
 
 def needs_schedules(pattern: str) -> bool:
-    """Whether the order in which threads run may change what becomes of a pattern."""
+    """True if the thread schedule may change the result of a pattern."""
     return pattern.partition(":")[0] not in _IN_ANY_ORDER
 
 
@@ -80,7 +78,7 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     op, floats = reduction.op.name, reduction.dtype.kind == "float"
     edges = places(n, tile)
-    if reduction.map:  # what becomes of any other special value is the map's affair
+    if reduction.map:  # other special values depend on the transform
         yield from ("nan:0", f"-nan:{n - 1}") if floats else ()
         return
     everywhere = ",".join(map(str, edges))
@@ -88,7 +86,7 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
         yield from ("neutral", "close")
     if op in _EXTREMA and floats:
         yield from ("finite", "zeros", "close-below")
-        # In a position's answer the first NaN wins, so there is another one behind it.
+        # The first NaN determines an index, so there is another one after it.
         behind = f",{n - 1}" if reduction.op.indexed else ""
         yield from (f"{('nan', '-nan')[k % 2]}:{at}{behind}" for k, at in enumerate(edges))
     if reduction.op.indexed:
@@ -107,7 +105,7 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 
 
 def places(n: int, tile: int) -> list[int]:
-    """The first and last element, and both sides of the first, a middle and the last tile edge."""
+    """The first and last index, and both sides of the first, a middle and the last tile edge."""
     edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
     found = {0, n - 1} | edges | {edge - 1 for edge in edges}
     return sorted(place for place in found if 0 <= place < n)

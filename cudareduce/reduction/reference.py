@@ -1,4 +1,4 @@
-"""The right answers, from NumPy in a wider type, and how far a right kernel may be from them."""
+"""Reference results, from NumPy in a wider type, and the bound of a correct kernel's error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cudareduce.reduction.transforms import compiled, fold_mapped
 
 
 def identity(reduction: Reduction) -> bytes:
-    """The operator's identity, as the bytes of one accumulator; `compiled` may raise where it is a
-    user's own."""
+    """The operator's identity, as the bytes of one accumulator. A custom operator raises what
+    `compiled` raises."""
     if reduction.op.expression:
         return compiled(reduction.op, reduction.dtype, reduction.acc).identity()
     acc = np.dtype(reduction.acc.storage)
@@ -32,8 +32,8 @@ def identity(reduction: Reduction) -> bytes:
 
 
 def of_nothing(reduction: Reduction) -> bytes:
-    """The answer for no elements, as the bytes of one answer: the identity, but NaN for a mean and
-    -1, no position, for an index."""
+    """The result without elements, as the bytes of one result: the identity, but NaN for a mean and
+    -1 for an index."""
     if reduction.op.indexed:
         return np.int64(-1).tobytes()
     if reduction.op.needs_count:
@@ -42,17 +42,17 @@ def of_nothing(reduction: Reduction) -> bytes:
 
 
 def preset(reduction: Reduction, *, empty: bool) -> bytes:
-    """What an answer is set to before a launch, in the type that it is stored in: the identity, or
-    the answer for no elements."""
+    """The bytes to which a result is set before a launch: the identity, or the result without
+    elements."""
     bits = of_nothing(reduction) if empty else identity(reduction)
     if reduction.stored is None:
         return bits
     return stored(np.frombuffer(bits, reduction.acc.storage), reduction.stored).tobytes()
 
 
-#: Above this product of depth and unit roundoff a bound says nothing: only exact answers decide.
+#: Above this product of depth and unit roundoff a bound means nothing: only exact results decide.
 _BOUND_LIMIT = 0.01
-#: Elements that one extended-precision partial sum takes; their chain of roundings stays short.
+#: Elements of one extended-precision partial sum, few enough for its roundings not to count.
 _CHUNK = 4096
 #: Elements whose temporaries exist at one time.
 _BATCH = 2**22
@@ -60,11 +60,11 @@ _BATCH = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The answer of each row, one value or one row of components; the sum of magnitudes of each row
-    that a rounding error is relative to, of a product its own; or, where no bound is known, how far
-    the answer of each row may be off by the tolerance the user gave. Of a map's values `slack` is
-    how far the map's own roundings may move the answer, and `exact` whether no sum is rounded. Of
-    answers that may be the place of any of equals `numbers` are the elements, row by row."""
+    """The expected result of each row, a value or a row of components, and the basis of its bound:
+    the sum of `magnitude`s to which rounding errors are relative, or the absolute `tolerance` of a
+    custom operator. For a transform, `slack` bounds the error of its own roundings, and `exact` is
+    True if no sum rounds. `numbers` are the elements, row by row, where any index of equal elements
+    is right."""
 
     expected: Array
     magnitude: Array | None = None
@@ -75,20 +75,25 @@ class Reference:
 
 
 def with_elements(ref: Reference, reduction: Reduction, data: Array, rows: int) -> Reference:
-    """A reference of places that knows the elements."""
+    """The reference with the elements, for results that are indices."""
     return replace(ref, numbers=_in_rows(reduction, data, rows))
 
 
 def reference(
     reduction: Reduction, data: Array, rows: int, other: Array | None = None
 ) -> Reference:
-    """What a reduction of `data` must give: stored elements as they lie in memory, `rows` rows of
-    equal length, and as many of the `other` input where there are two. A user's own operator or map
-    raises what `program_of` and `Program.run` raise."""
+    """The reference of `rows` rows of stored elements in memory order, with the `other` input of a
+    transform. Custom operators and transforms raise UsageError and EnvironmentProblem."""
     numbers = _in_rows(reduction, data, rows)
     if reduction.map and numbers.size:
-        second = () if other is None else (_beside(reduction, other, numbers),)
-        return _mapped(reduction, (numbers, *second))
+        if other is None:
+            return _mapped(reduction, (numbers,))
+        if reduction.map.one_row:
+            n = numbers.shape[1]
+            return _mapped(
+                reduction, (numbers, np.tile(as_numbers(other[:n], reduction.dtype), (rows, 1)))
+            )
+        return _mapped(reduction, (numbers, _in_rows(reduction, other, rows)))
     if reduction.op.expression:
         folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
             numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
@@ -97,8 +102,10 @@ def reference(
             return Reference(folded)
         return Reference(folded, tolerance=reduction.op.rtol * np.abs(folded).astype(float))
     if numbers.shape[1] == 0:
-        return Reference(_of_nothing(reduction, rows))
-    with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right answer
+        kind = replace(reduction, stored=None).result_dtype
+        values = np.frombuffer(of_nothing(reduction) * rows, kind)
+        return Reference(values.reshape(rows, -1) if reduction.op.words > 1 else values)
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right result
         return _folded(reduction, numbers)
 
 
@@ -110,16 +117,8 @@ def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
     return numbers.reshape(rows, n)
 
 
-def _beside(reduction: Reduction, other: Array, numbers: Array) -> Array:
-    """What of a second input goes with each element of the first: of one row the first elements."""
-    rows, n = numbers.shape
-    if reduction.map and reduction.map.one_row:
-        return np.tile(as_numbers(other[:n], reduction.dtype), (rows, 1))
-    return _in_rows(reduction, other, rows)
-
-
 def _folded(reduction: Reduction, numbers: Array) -> Reference:
-    """The answers of rows that have elements, by an operator of the tool."""
+    """The reference of rows with elements, for a built-in operator."""
     name, n = reduction.op.name, numbers.shape[1]
     if name in ("sum", "mean"):
         if reduction.acc.kind != "float":
@@ -140,7 +139,7 @@ def _folded(reduction: Reduction, numbers: Array) -> Reference:
 
 
 def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
-    """The answers of rows of what a map makes of numbers."""
+    """The reference of transformed rows."""
     found = fold_mapped(reduction, numbers)
     if found.slack is None or found.units is None:
         return Reference(found.answer)
@@ -150,23 +149,15 @@ def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
     return Reference(found.answer, found.magnitude, slack=found.slack, exact=exact)
 
 
-def _of_nothing(reduction: Reduction, rows: int) -> Array:
-    kind = replace(reduction, stored=None).result_dtype
-    values = np.frombuffer(of_nothing(reduction) * rows, kind)
-    return values.reshape(rows, -1) if reduction.op.words > 1 else values
-
-
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
-    """How far the right answer of each row may lie off: gamma_depth * sum|x| for float sums
-    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 0 for what is exact and for what
-    is infinite or NaN. Where a map rounds, its errors add to that (3.1: those of a product are one
-    rounding more).
+    """The largest error of a correct result, for each row: gamma_depth * sum|x| for float sums
+    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), and 0 for results that are exact,
+    infinite or NaN. The rounding errors of a transform are added (3.1).
 
-    `depth` is that of the plan, and of a product one less than its factors, since the errors of all
-    multiplications meet in it. `exact` says that no sum of these elements is rounded. None where
-    the bound is too wide to mean anything, and where the answer of a user's own operator has left
-    the range of the accumulator, or a map's value has. A mean adds two roundings: who divides by
-    the count makes one, who multiplies by its reciprocal two.
+    `depth` is the number of roundings on the way to the result. `exact` promises that no partial
+    sum rounds. A mean adds two roundings, as a product with the reciprocal of the count has. None
+    if the bound is too wide to mean anything, or a custom operator or a transform has left the
+    accumulator's range.
     """
     if ref.tolerance is None and ref.magnitude is None:
         return np.zeros(len(ref.expected))
@@ -190,9 +181,9 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
 
 
 def most_bounded(reduction: Reduction) -> int:
-    """The most elements, a power of two, each rounded once itself, of which a bound means something
-    in whatever order they are combined: it is less than half of what one of them makes of a sum. Of
-    shares of a mean powers of two tell that, which are not rounded."""
+    """The largest power of two of elements, each rounded once, whose bound is below half of one
+    element in any summation order. The shares of a mean are exact at powers of two, which allows
+    more."""
     if reduction.acc.kind != "float":
         return 1 << 62
     shares = reduction.op.name == "mean"
@@ -203,14 +194,14 @@ def most_bounded(reduction: Reduction) -> int:
 
 
 def _out_of_range(reduction: Reduction, size: Array) -> bool:
-    """Whether an answer of this size, which the wider type holds, is too small or too large for the
-    accumulator: what a kernel makes of it depends on its order."""
+    """True if a result that the wider type holds is too small or too large for the accumulator: the
+    kernel's result then depends on its order."""
     info = np.finfo(reduction.acc.storage)
     return bool(((size > 0) & (size < info.tiny) | np.isfinite(size) & (size > info.max)).any())
 
 
 def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:
-    """Apply a function of rows to some rows at a time, which bounds its temporaries."""
+    """Apply a function to some rows at a time, to limit its temporaries."""
     rows, n = numbers.shape
     step = max(1, _BATCH // n)
     parts = [function(numbers[k : k + step]) for k in range(0, rows, step)]
@@ -218,14 +209,14 @@ def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:
 
 
 def _sums(rows: Array) -> Array:
-    """Sums of rows, as accurate as math.fsum to well below the last place of float64."""
+    """Sums of rows, as accurate as math.fsum well beyond the last digit of float64."""
     if rows.dtype.itemsize < 8:
         return np.asarray(rows.sum(axis=1, dtype=np.float64), np.longdouble)
     if np.finfo(np.longdouble).nmant <= 52:
         return np.array([math.fsum(row) for row in rows], np.longdouble)
     plain = rows.sum(axis=1)
     odd = ~np.isfinite(plain)
-    if odd.any():  # what follows would make NaN of infinities
+    if odd.any():  # the differences below turn infinities into NaN
         finite = _sums(np.where(odd[:, np.newaxis], 0, rows))
         return np.where(odd, plain, finite)
     n = rows.shape[1]
@@ -247,7 +238,7 @@ def _magnitudes(rows: Array) -> Array:
 
 
 def _fold_words(reduction: Reduction, rows: Array) -> Array:
-    """An order-keeping fold of rows by halves in uint32, which wraps as the device's does."""
+    """Fold rows pairwise in order in uint32, which wraps as on the device."""
     x = rows.astype(np.uint32)
     one, zero = np.ones_like(x), np.zeros_like(x)
     if reduction.op.name == "affine16":

@@ -1,5 +1,4 @@
-"""Sizes as people write them: 33554432, 33 554 432, 2^25, 32Mi, 1e6, lists with commas, ranges that
-double."""
+"""Parses sizes: 33554432, 33 554 432, 2^25, 32Mi, 1e6, comma-separated lists, doubling ranges."""
 
 from __future__ import annotations
 
@@ -18,19 +17,19 @@ _NUMBER = re.compile(
 )
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9,
           "T": 10**12}  # fmt: skip
-#: No allocation can hold more bytes than this; a larger size is a slip of the pen.
+#: No allocation holds more bytes; a larger size is a typing error.
 LARGEST = 2**48
-#: Room for any size, however it is written; what is longer would take long to multiply out.
+#: Most characters of a size: longer powers would take long to compute.
 _LONGEST = 40
-#: A number as tables print it: plain, no-break, figure, thin and narrow spaces.
+#: A number as in tables: with plain, no-break, figure, thin or narrow spaces.
 _SPACED = re.compile("\\d{1,3}(?:[ \u00a0\u2007\u2009\u202f]\\d{3})+", re.ASCII)
-#: What may be one number in range, or a list.
+#: Either one number or a list.
 _WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3}){1,4}", re.ASCII)
 _FORMS = "33554432, 2^25, 32Mi or 1e6"
 
 
 def parse_size(text: str) -> int:
-    """One size: a whole number of elements from 0 to 2^48; anything else is a UsageError."""
+    """A whole number of elements from 0 to 2^48. Raises UsageError."""
     word, shown = text.strip(), reprlib.repr(text)
     if _SPACED.fullmatch(word):
         word = "".join(word.split())
@@ -55,7 +54,7 @@ def parse_size(text: str) -> int:
 
 
 def _value(match: re.Match[str]) -> int | None:
-    """The number, exactly as far as it is in range; None if it is not whole."""
+    """The number, exact if it is in range; None if it is not whole."""
     if match["base"]:
         power = min(int(match["power"]), 64)  # from there on only 0 and 1 are in range
         return int(pow(int(match["base"]), power)) + int(match["plus"] or 0)
@@ -68,8 +67,8 @@ def _value(match: re.Match[str]) -> int | None:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Sizes with commas between them, each once, in the order given; A..B doubles from A up to B.
-    An empty range, what is no size, and what may be one number or a list is a UsageError."""
+    """Comma-separated sizes without duplicates, in order; A..B doubles from A up to B. Raises
+    UsageError, also for an empty range and for text that may be one number or a list."""
     if _WITH_COMMAS.fullmatch(text.strip()) and not _surely_a_list(text):
         parts = text.strip().split(",")
         raise UsageError(
@@ -80,7 +79,7 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def parse_range(text: str) -> list[int]:
-    """One size, or A..B, which doubles from A up to B; what is neither is a UsageError."""
+    """One size, or A..B, which doubles from A up to B. Raises UsageError."""
     first, dots, last = text.partition("..")
     if not dots:
         return [parse_size(text)]
@@ -91,19 +90,19 @@ def parse_range(text: str) -> list[int]:
 
 
 def counted(count: int, one: str, more: str | None = None) -> str:
-    """So many of something, as a sentence has it: 1 element, 2 elements."""
+    """A count with its noun: 1 element, 2 elements."""
     return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def size_list(sizes: Sequence[int]) -> str:
-    """Sizes as a sentence has them: 1, 2 or 3."""
+    """Sizes in a sentence: 1, 2 or 3."""
     *most, last = map(str, sizes)
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def _surely_a_list(text: str) -> bool:
-    """Whether what looks like groups of three digits is a list: 128,256,512 or 100,200 rise and are
-    round, as hardly a number's groups are."""
+    """True if groups of three digits are a list: 128,256,512 or 100,200 rise and are round, unlike
+    the groups of most numbers."""
     values = [int(part) for part in text.split(",")]
     rising = all(a < b for a, b in pairwise(values))
     return rising and all(v % 10 == 0 or v & (v - 1) == 0 for v in values)

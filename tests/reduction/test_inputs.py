@@ -11,9 +11,9 @@ from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import (
     as_answers,
     as_numbers,
-    made_positive,
     make,
     make_all,
+    make_positive,
     rounds_nothing,
     varies,
     without_nan,
@@ -114,12 +114,12 @@ def test_nan_keeps_its_sign(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("pattern", ["rising", "one-sided", "close", "extremum:7", "zeros"])
-def test_made_positive_in_the_order_that_there_was(dtype: str, pattern: str) -> None:
+def test_make_positive_in_the_order_that_there_was(dtype: str, pattern: str) -> None:
     reduction = reduction_of("max", dtype)
     if pattern == "zeros" and reduction.dtype.kind != "float":
         return
     data = make(pattern, reduction, 100)
-    moved = made_positive(data, reduction)
+    moved = make_positive(data, reduction)
     old, new = (as_numbers(some, reduction.dtype) for some in (data, moved))
     assert moved.dtype == data.dtype
     assert (new > 0).all()
@@ -131,7 +131,7 @@ def test_the_neutral_positive_number_is_the_least(dtype: str) -> None:
     """So that a maximum shows which begins at some number that is merely small."""
     reduction = reduction_of("max", dtype)
     if reduction.dtype.kind != "uint":
-        moved = made_positive(make("neutral", reduction, 3), reduction)
+        moved = make_positive(make("neutral", reduction, 3), reduction)
         assert moved.view(f"u{reduction.dtype.size}").tolist() == [1, 1, 1]
 
 
