@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.compare.compiled_store import load
+from cudareduce.compare.units import load
 from cudareduce.machine.host import installed
 from tests.conftest import ROOT
 

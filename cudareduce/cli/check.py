@@ -200,7 +200,7 @@ def _run_check(request: CheckRequest, collective: bool) -> int:
 
         return check_library(request)
     if request.times is None and request.compiling:
-        from cudareduce.compare.compiled import check_compiled, check_compiled_trees
+        from cudareduce.compare.compile_check import check_compiled, check_compiled_trees
 
         return check_compiled(request) if request.base is None else check_compiled_trees(request)
     from cudareduce.compare.check import check_base, check_self, check_stored, stored_baseline

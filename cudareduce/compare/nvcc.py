@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import get_args
 
 from cudareduce.backend import Source
-from cudareduce.compare.compiled_store import Failed, Key, Side, Unit
 from cudareduce.compare.machine_code import (
     HASH_DIGITS,
     Disassembler,
@@ -29,6 +28,7 @@ from cudareduce.compare.machine_code import (
     find_disassembler,
     parse_resources,
 )
+from cudareduce.compare.units import Failed, Key, Side, Unit
 from cudareduce.cuda_source import NVCC_FLAGS, in_standard
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.launch.prelude import Stage, source

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.compare.compiled_store import Unit
 from cudareduce.compare.machine_code import (
     counts_of,
     find_disassembler,
@@ -15,6 +14,7 @@ from cudareduce.compare.machine_code import (
 )
 from cudareduce.compare.nvcc import Job, compile_all, find_nvcc, reading_stage
 from cudareduce.compare.traffic import Traffic, count_traffic, plan_of
+from cudareduce.compare.units import Unit
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel

@@ -22,7 +22,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         raise EnvironmentProblem("no backend here")
 
     monkeypatch.setattr("cudareduce.bench.request.choose_backend", none)
-    monkeypatch.setattr("cudareduce.compare.compiled.find_nvcc", none)
+    monkeypatch.setattr("cudareduce.compare.compile_check.find_nvcc", none)
 
 
 @pytest.mark.usefixtures("nothing_runs")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from cudareduce.compare.compiled import CONTROLS
+from cudareduce.compare.compile_check import CONTROLS
 from cudareduce.errors import KernelFault
 from cudareduce.library.registry import kernels_folder
 from cudareduce.machine.host import installed

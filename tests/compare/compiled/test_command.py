@@ -11,9 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.compare.compiled import exit_codes
-from cudareduce.compare.compiled_store import Failed, Side, Unit, load
-from cudareduce.compare.compiled_units import UnitRow, compare_units
+from cudareduce.compare.compile_check import exit_codes
 from cudareduce.compare.machine_code import (
     Code,
     Disassembler,
@@ -27,6 +25,8 @@ from cudareduce.compare.machine_code import (
 )
 from cudareduce.compare.nvcc import Compiled, Nvcc, broken_rules, first_error
 from cudareduce.compare.traffic import Traffic
+from cudareduce.compare.unit_verdicts import UnitRow, compare_units
+from cudareduce.compare.units import Failed, Side, Unit, load
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.library.registry import kernels_folder, load_registry
 from cudareduce.machine.host import installed
@@ -536,7 +536,7 @@ def test_what_does_not_compile_is_no_baseline(
     before = baseline.read_text()
     failed = [Failed(*UNIT.key[:4], stage, 90, "an error") for stage in ("first", "rest")]
     nothing = side(failed=tuple(failed))
-    monkeypatch.setattr("cudareduce.compare.compiled.compile_all", lambda *_: nothing)
+    monkeypatch.setattr("cudareduce.compare.compile_check.compile_all", lambda *_: nothing)
     ask = ("--arch", "90", "--update-baseline", "--quiet")
     code, out, err = check(cudareduce, tree, baseline, *ask)
     assert code == 2
@@ -558,8 +558,10 @@ def test_an_update_forgets_no_accesses(
     """Without g++ none are counted."""
     before, stored = baseline.read_text(), load(baseline)
     made = side(*stored.units)
-    monkeypatch.setattr("cudareduce.compare.compiled.compile_all", lambda *_: made)
-    monkeypatch.setattr("cudareduce.compare.compiled.with_traffic", lambda side, *_: (side, ()))
+    monkeypatch.setattr("cudareduce.compare.compile_check.compile_all", lambda *_: made)
+    monkeypatch.setattr(
+        "cudareduce.compare.compile_check.with_traffic", lambda side, *_: (side, ())
+    )
     code, _, err = check(cudareduce, tree, baseline, "--arch", "90", "--update-baseline", "--quiet")
     assert (code, baseline.read_text()) == (6, before)
     assert "would lose its counts of memory accesses" in err
@@ -577,7 +579,7 @@ def test_an_update_forgets_no_architecture_and_no_kernel(
     assert "would lose sm_80, sm_100, sm_120: leave --arch out or name all of them" in err
     assert path.read_text() == STORED.read_text()
     made = side(UNIT)
-    monkeypatch.setattr("cudareduce.compare.compiled.compile_all", lambda *_: made)
+    monkeypatch.setattr("cudareduce.compare.compile_check.compile_all", lambda *_: made)
     ask, before = ("--arch", "80,90", "--update-baseline", "--quiet"), baseline.read_text()
     code, _, err = check(cudareduce, tree, baseline, *ask)
     assert (code, baseline.read_text()) == (1, before)
@@ -628,11 +630,14 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "schema": (lambda d: d.update(schema=0), f"has schema 0, this version reads 2: {ANEW}"),
     "no units": (lambda d: d.pop("units"), "is not a whole baseline: units is None"),
     "units": (lambda d: d.update(units=[]), "units is []"),
-    "unit": (lambda d: d["units"].append("a"), "units holds what is no unit"),
+    "unit": (lambda d: d["units"].append("a"), "it is not an object"),
     "archs": (lambda d: d.update(architectures=[]), "architectures is []"),
     "archs as text": (lambda d: d.update(architectures="90"), "architectures is '90'"),
-    "texts as archs": (lambda d: d.update(architectures=["90"]), "architectures holds what is no"),
-    "other archs": (lambda d: d.update(architectures=[90]), "unit 1: sm_75 is not among the"),
+    "texts as archs": (lambda d: d.update(architectures=["90"]), "architectures is ['90']"),
+    "other archs": (
+        lambda d: d.update(architectures=[90]),
+        "sm_75 is not among the",
+    ),
     "flags": (lambda d: d.update(flags="-O3"), "flags is '-O3'"),
     "nvcc": (lambda d: d.update(nvcc=13), "nvcc is 13"),
     "tool": (lambda d: d.pop("tool"), "tool is None"),
@@ -640,31 +645,34 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "disassembler": (lambda d: d.update(disassembler=1), "disassembler is 1"),
     "figures": (
         lambda d: d["units"][0]["resources"].pop("registers"),
-        "unit 1: resources: registers is None",
+        "unit 1: registers is missing",
     ),
-    "no figures": (first(resources=[]), "unit 1: resources is []"),
+    "no figures": (first(resources=[]), "unit 1: it is not an object"),
     "older counts": (
         lambda d: d["units"][1]["code"].pop("in_flight"),
-        "unit 2: code: in_flight is None",
+        "unit 2: code cannot be read",
     ),
-    "list of counts": (first(code=[1]), "unit 1: code is [1]"),
+    "list of counts": (first(code=[1]), "unit 1: code cannot be read"),
     "counts as texts": (
         lambda d: d["units"][0]["code"].update(opcodes="FADD:two"),
-        "unit 1: code: opcodes is 'FADD:two'",
+        "unit 1: code cannot be read",
     ),
     "no traffic": (lambda d: d.pop("traffic"), "traffic is None"),
-    "traffic as text": (lambda d: d["traffic"][0].update(sectors="8"), "traffic 1: sectors is '8'"),
+    "traffic as text": (
+        lambda d: d["traffic"][0].update(sectors="8"),
+        "traffic 1: sectors is not a",
+    ),
     "traffic of no block": (
         lambda d: d["traffic"][1].update(block=0),
         "traffic 2: block is 0",
     ),
     "twice": (lambda d: d["units"].append(d["units"][0]), "it holds a kernel twice"),
-    "arch": (first(arch="x"), "unit 1: arch is 'x'"),
-    "kernel": (first(kernel=5), "unit 1: kernel is 5"),
+    "arch": (first(arch="x"), "unit 1: arch is not a whole number"),
+    "kernel": (first(kernel=5), "unit 1: kernel is not a text"),
     "block": (first(block=0), "unit 1: block is 0"),
-    "block as text": (first(block="256"), "unit 1: block is '256'"),
-    "items": (first(items=True), "unit 1: items is True"),
-    "sha": (first(cubin_sha=None), "unit 1: cubin_sha is None"),
+    "block as text": (first(block="256"), "unit 1: block is not a whole number"),
+    "items": (first(items=True), "unit 1: items is not a whole number"),
+    "sha": (first(cubin_sha=None), "unit 1: cubin_sha is missing"),
 }
 
 
@@ -720,8 +728,10 @@ def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None
 def test_counts_are_not_lost_for_want_of_a_disassembler(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudareduce.compare.compiled.find_nvcc", lambda wanted: Nvcc("x", "13.0"))
-    monkeypatch.setattr("cudareduce.compare.compiled.find_disassembler", lambda: None)
+    monkeypatch.setattr(
+        "cudareduce.compare.compile_check.find_nvcc", lambda wanted: Nvcc("x", "13.0")
+    )
+    monkeypatch.setattr("cudareduce.compare.compile_check.find_disassembler", lambda: None)
     path = tmp_path / "compiled.json"
     path.write_bytes(STORED.read_bytes())
     code, out, err = cudareduce("check", "--compile", "--baseline", path, "--update-baseline")

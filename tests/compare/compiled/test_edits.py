@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compare.compiled import Tools, find_tools, moved, with_traffic
-from cudareduce.compare.compiled_units import UnitRow, compare_units
+from cudareduce.compare.compile_check import Tools, find_tools, moved, with_traffic
 from cudareduce.compare.machine_code import find_disassembler
 from cudareduce.compare.nvcc import compile_all, jobs
+from cudareduce.compare.unit_verdicts import UnitRow, compare_units
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import kernels_folder
 from cudareduce.machine.host import installed

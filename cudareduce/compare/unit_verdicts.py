@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from cudareduce.compare.compiled_store import Failed, Key, Side, Unit
 from cudareduce.compare.machine_code import (
     KINDS,
     Resources,
@@ -20,6 +19,7 @@ from cudareduce.compare.machine_code import (
     resident_warps,
 )
 from cudareduce.compare.traffic import Traffic
+from cudareduce.compare.units import Failed, Key, Side, Unit
 
 #: `verify`: it may be faster, and wrong.
 Weight = Literal["worse", "verify", "better", "neutral"]

@@ -11,16 +11,6 @@ from typing import Any
 
 from cudareduce.backends import choose_backend, default_cache, why_unusable
 from cudareduce.compare.check import time_trees
-from cudareduce.compare.compiled_store import (
-    CompiledSet,
-    Failed,
-    Side,
-    Unit,
-    load,
-    to_json,
-    unit_values,
-)
-from cudareduce.compare.compiled_units import VERDICTS, UnitRow, compare_units, resources_text
 from cudareduce.compare.machine_code import Disassembler, find_disassembler
 from cudareduce.compare.nvcc import (
     SAMPLED,
@@ -37,6 +27,16 @@ from cudareduce.compare.report import CompiledReport
 from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.traffic import count_traffic
 from cudareduce.compare.trees import Trees, head_choices, opened_trees
+from cudareduce.compare.unit_verdicts import VERDICTS, UnitRow, compare_units, resources_text
+from cudareduce.compare.units import (
+    CompiledSet,
+    Failed,
+    Side,
+    Unit,
+    load,
+    to_json,
+    unit_values,
+)
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.launch.case import Case

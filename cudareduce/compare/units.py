@@ -1,28 +1,25 @@
-"""The baseline of compiled kernels: a file of a kind of its own, read back with care."""
+"""Compiled kernels, and the file that stores them as a baseline."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cudareduce.compare.machine_code import Code, Resources, histogram_text, read_histogram
 from cudareduce.compare.traffic import Traffic
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.results.store import is_missing, read_json
+from cudareduce.results.store import Unfit, is_missing, read_json, values_of
 
 KIND = "cudareduce compile"
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 2
 #: Remedy for a file that --update-baseline cannot read either.
 _REMEDY = "delete it, then write a new one with --update-baseline"
-_LISTS = (
-    ("flags", str, "text", 0), ("architectures", int, "number", 1), ("units", dict, "unit", 1),
-    ("traffic", dict, "kernel", 0),
-)  # fmt: skip
+_Item = TypeVar("_Item")
 Key = tuple[str, str, str, str, str, int]
 
 
@@ -152,89 +149,65 @@ def load(path: Path) -> CompiledSet:
         raise UsageError(
             f"{path} has schema {data.get('schema')}, this version reads {SCHEMA}: {_REMEDY}"
         )
-    problem = next(_problems(data), None)
-    if problem:
-        raise UsageError(f"{path} is not a whole baseline: {problem}; {_REMEDY}")
-    units = tuple(_unit(unit) for unit in data["units"])
-    if len({unit.key for unit in units}) < len(units):
-        raise UsageError(f"{path} contradicts itself: it holds a kernel twice; {_REMEDY}")
-    lists = {name: tuple(data[name]) for name in ("flags", "architectures")}
-    lists["traffic"] = tuple(Traffic(**_known_fields(Traffic, each)) for each in data["traffic"])
-    unknown = {"disassembler": None}  # where a file does not tell
-    return CompiledSet(**unknown | _known_fields(CompiledSet, data) | lists | {"units": units})
+    try:
+        return _compiled_set(data)
+    except Unfit as problem:
+        raise UsageError(f"{path} is not a whole baseline: {problem}; {_REMEDY}") from None
 
 
-def _problems(data: Mapping[str, Any]) -> Iterator[str]:
-    """Problems with the content of a file; each check relies on those before it. An empty file
-    would let everything pass."""
-    for name in ("nvcc", "created"):
-        if not isinstance(data.get(name), str):
-            yield f"{name} is {data.get(name)!r}"
-    if not isinstance(data.get("tool"), dict):
-        yield f"tool is {data.get('tool')!r}"
+def _compiled_set(data: Mapping[str, Any]) -> CompiledSet:
+    """Parse a baseline. Raises Unfit. An empty one would let everything pass."""
+    head = {"nvcc": str, "created": str, "tool": dict, "flags": list, "architectures": list,
+            "units": list, "traffic": list}  # fmt: skip
+    for name, kind in head.items():
+        value = data.get(name)
+        if type(value) is not kind or (not value and name in ("architectures", "units")):
+            raise Unfit(f"{name} is {value!r}")
     if not isinstance(data.get("disassembler"), str | None):
-        yield f"disassembler is {data['disassembler']!r}"
-    for name, kind, word, least in _LISTS:
-        values = data.get(name)
-        if not isinstance(values, list) or len(values) < least:
-            yield f"{name} is {values!r}"
-        elif not all(type(value) is kind for value in values):
-            yield f"{name} holds what is no {word}"
-    for number, unit in enumerate(data["units"], 1):
-        for problem in _unit_problems(unit):
-            yield f"unit {number}: {problem}"
-        if unit["arch"] not in data["architectures"]:
-            yield f"unit {number}: sm_{unit['arch']} is not among the architectures"
-    counts = [each.name for each in fields(Traffic) if each.type != "str"]
-    for number, traffic in enumerate(data["traffic"], 1):
-        for problem in (
-            *_wrong_texts(traffic, "kernel", "op", "dtype"),
-            *_wrong_counts(traffic, *counts), *_wrong_counts(traffic, "block", "items", least=1),
-        ):  # fmt: skip
-            yield f"traffic {number}: {problem}"
+        raise Unfit(f"disassembler is {data['disassembler']!r}")
+    for name, item in (("flags", str), ("architectures", int)):
+        if any(type(value) is not item for value in data[name]):
+            raise Unfit(f"{name} is {data[name]!r}")
+    units = {unit.key: unit for unit in _numbered("unit", _unit, data["units"])}
+    if len(units) < len(data["units"]):
+        raise Unfit("it holds a kernel twice")
+    for unit in units.values():
+        if unit.arch not in data["architectures"]:
+            raise Unfit(f"{unit.kernel}: sm_{unit.arch} is not among the architectures")
+    traffic = _numbered("traffic", lambda values: _read(Traffic, values), data["traffic"])
+    return CompiledSet(
+        tool=data["tool"], nvcc=data["nvcc"], flags=tuple(data["flags"]),
+        disassembler=data.get("disassembler"), architectures=tuple(data["architectures"]),
+        units=tuple(units.values()), traffic=tuple(traffic), created=data["created"],
+    )  # fmt: skip
 
 
-def _unit_problems(unit: Mapping[str, Any]) -> Iterator[str]:
-    yield from _wrong_texts(unit, "kernel", "op", "dtype", "acc", "stage", "cubin_sha")
-    yield from _wrong_counts(unit, "block", "items", "arch", least=1)
-    used, code = unit.get("resources"), unit.get("code")
-    if not isinstance(used, dict):
-        yield f"resources is {used!r}"
-    else:  # counts of newer versions are allowed
-        yield from (f"resources: {wrong}" for wrong in _wrong_counts(used, "registers", *used))
-    if not isinstance(code, dict | None):
-        yield f"code is {code!r}"
-    elif code is not None:
-        wrong_fields = (*_wrong_texts(code, "sha"), *_wrong_counts(code, "in_flight"))
-        yield from (f"code: {wrong}" for wrong in wrong_fields)
+def _numbered(name: str, read: Callable[[Any], _Item], values: Sequence[Any]) -> Iterator[_Item]:
+    for number, value in enumerate(values, 1):
         try:
-            read_histogram(code["opcodes"])
-        except (KeyError, AttributeError, ValueError):
-            yield f"code: opcodes is {code.get('opcodes')!r}"
+            yield read(value)
+        except Unfit as problem:
+            raise Unfit(f"{name} {number}: {problem}") from None
 
 
-def _wrong_texts(values: Mapping[str, Any], *names: str) -> Iterator[str]:
-    for name in names:
-        if not isinstance(values.get(name), str):
-            yield f"{name} is {values.get(name)!r}"
-
-
-def _wrong_counts(values: Mapping[str, Any], *names: str, least: int = 0) -> Iterator[str]:
-    for name in names:
-        value = values.get(name)
-        if type(value) is not int or value < least:
-            yield f"{name} is {value!r}"
-
-
-def _unit(values: Mapping[str, Any]) -> Unit:
-    resources = Resources(**_known_fields(Resources, values["resources"]))
+def _unit(values: Any) -> Unit:
+    if type(values) is not dict:
+        raise Unfit("it is not an object")
     code = values.get("code")
     if code is not None:
-        code = Code(code["sha"], read_histogram(code["opcodes"]), code["in_flight"])
-    return Unit(**_known_fields(Unit, values) | {"resources": resources, "code": code})
+        try:
+            code = Code(code["sha"], read_histogram(code["opcodes"]), int(code["in_flight"]))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise Unfit("code cannot be read") from None
+    return _read(Unit, values | {"resources": _read(Resources, values.get("resources")),
+                                 "code": code})  # fmt: skip
 
 
-def _known_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that this version knows."""
-    names = {f.name for f in fields(kind)}
-    return {key: value for key, value in values.items() if key in names}
+def _read(kind: type[_Item], values: Any) -> _Item:
+    """A dataclass of texts and counts. Raises Unfit. Counts of newer versions are ignored."""
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    known = dict(zip(names, values_of(kind, values), strict=True))
+    for name, value in known.items():
+        if isinstance(value, int) and value < (name in ("block", "items", "arch")):
+            raise Unfit(f"{name} is {value}")
+    return kind(**known)
