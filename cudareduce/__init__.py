@@ -19,8 +19,7 @@ __all__ = ["__version__", "bench", "compare", "load", "plot", "reveal", "verify"
 
 
 class _Callable(ModuleType):
-    """A package that is called as the function of its name in `cudareduce.api`: `bench` is a
-    command, and the package that it lives in."""
+    """A package that can be called like the function of its name in `cudareduce.api`."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         name = self.__name__.rpartition(".")[2]
@@ -28,12 +27,12 @@ class _Callable(ModuleType):
 
 
 if not TYPE_CHECKING:
-    for _name in ("bench", "plot", "reveal", "verify"):  # which import nothing by themselves
+    for _name in ("bench", "compare", "plot", "reveal", "verify"):  # these import nothing
         import_module(f"cudareduce.{_name}").__class__ = _Callable
 
 
 def __getattr__(name: str) -> Any:
-    """What is no package is loaded when it is asked for: the command line begins quickly."""
-    if name in ("compare", "load"):
+    """Load the API on demand, so that the command line starts quickly."""
+    if name == "load":
         return getattr(import_module("cudareduce.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

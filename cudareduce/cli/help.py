@@ -8,45 +8,11 @@ from typing import Any
 
 import click
 
+from cudareduce.cli.options import LAST_GROUP, TABLE
 from cudareduce.cli.request import report_no_effect
 
-_LAST = "Output"
 _NO_BREAK = "\u00a0"
 HELP = {"help_option_names": ["-h", "--help"]}
-#: Options by group, in the order of help; options in no group, such as --help, join the last.
-GROUPS = {
-    "What is reduced": (
-        "n", "rows", "op", "dtype", "acc", "map", "op_expr", "identity", "rtol", "pattern",
-        "only_pattern", "seed", "source", "chunk",
-    ),
-    "Which kernels": ("folders", "block", "items", "sms", "peers", "engine", "nccl"),
-    "External kernel files": (
-        "entry", "chain", "arg", "grid", "shared", "finish", "headers", "define",
-    ),
-    "Preconditions of your kernels": ("multiple_of", "sizes_only", "nan"),
-    "What it is compared with": (
-        "baseline", "base", "times", "library", "compiling", "arch", "update_baseline", "compare",
-        "folder", "since", "results",
-    ),
-    "What is drawn": ("kind", "only"),
-    "How it is timed": (
-        "timing", "graph", "energy", "region", "rounds", "budget", "peak_gb_s",
-        "baseline_kernel",
-    ),
-    "How it is judged": (
-        "threshold", "thresholds", "no_same_code", "cross_device", "allow_gone", "strict",
-        "sanitize",
-    ),
-    "Where it runs": (
-        "gpus", "ranks", "meet", "backend", "device", "max_time", "time_limit", "no_cache",
-    ),
-    _LAST: (
-        "style", "columns", "everything", "tree", "diff", "static", "ptx", "sass", "check",
-        "html",
-        "png", "svg", "csv", "json", "markdown", "junit", "benchmark_json", "comment", "write",
-        "quiet", "debug",
-    ),
-}  # fmt: skip
 
 
 class Command(click.Command):
@@ -105,14 +71,15 @@ class Commands(click.Group):
 
 
 def option_groups(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
-    """The options of a command by the title of their group, in the order of help."""
+    """The options of a command by the title of their group, in the order of help; options in no
+    group, such as --help, join the last."""
     options = {p.name or "": p for p in command.get_params(ctx) if isinstance(p, click.Option)}
-    known = {name for names in GROUPS.values() for name in names}
+    known = {name for names in TABLE.values() for name in names}
     others = [name for name in options if name not in known]
     groups = {
-        title: [options[name] for name in (*names, *(others if title == _LAST else ()))
+        title: [options[name] for name in (*names, *(others if title == LAST_GROUP else ()))
                 if name in options]
-        for title, names in GROUPS.items()
+        for title, names in TABLE.items()
     }  # fmt: skip
     return {title: shown for title, shown in groups.items() if shown}
 

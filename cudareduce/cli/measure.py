@@ -12,46 +12,34 @@ from click.core import ParameterSource
 
 from cudareduce.cli.help import Command
 from cudareduce.cli.options import (
-    SIZES,
-    add_acc,
-    add_arch,
-    add_backend,
-    add_columns,
-    add_device,
-    add_dtypes,
-    add_files,
-    add_folders,
-    add_from,
-    add_gpus,
-    add_kernels,
-    add_machine,
-    add_map,
-    add_max_time,
-    add_no_cache,
-    add_op,
-    add_ops,
-    add_outputs,
-    add_peak,
-    add_peers,
-    add_problem,
-    add_rounds,
-    add_rows,
-    add_shape,
-    add_sizes,
-    add_strict,
-    add_timing,
+    FILES,
+    MACHINE,
+    OF_FILES,
+    PROBLEM,
+    SHAPE,
+    TIMING,
+    WRITTEN,
     one_of,
-    seconds,
+    one_word,
+    styles,
+    with_kernels,
+    with_options,
 )
 from cudareduce.cli.request import make_request
-from cudareduce.cli.types import Count, Name, Named, Place, Word
+from cudareduce.cli.types import Count, Named
 from cudareduce.errors import UsageError
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
-from cudareduce.reduction.patterns import USER_PATTERNS
 from cudareduce.reduction.sizes import LARGEST
 
 _ANY_KERNELS = "[KERNEL|SUITE|GLOB|FILE.cu|all|auto]..."
+_TABLES = styles("table", "markdown", "csv", "json")
+_SHORT = styles("table", "markdown", "json")
+_STRICT = (
+    "Exit with 4 if anything is undecided or not measured, with 3 if a kernel is only right under "
+    "a precondition that was found."
+)
+_FLOATS = [name for name, dtype in DTYPES.items() if dtype.kind == "float"]
 _STREAM_OPTIONS, _RANK_OPTIONS = ("source", "chunk"), ("gpus", "meet")
 
 
@@ -62,15 +50,11 @@ _STREAM_OPTIONS, _RANK_OPTIONS = ("source", "chunk"), ("gpus", "meet")
 cudareduce bench fastcuda --n 2^20,2^25 --csv ladder.csv
 cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 )
-@add_kernels(_ANY_KERNELS, "auto")
-@add_sizes("2^25", f"Number of elements: {SIZES}.")
-@add_timing
-@add_columns
-@add_strict
-@add_peers
-@add_from
-@add_gpus
-@add_problem
+@with_kernels(_ANY_KERNELS, "auto")
+@with_options(
+    f"n {TIMING} columns strict peers source chunk gpus meet {PROBLEM}", **OF_FILES,
+    n={"default": "2^25"}, style=_TABLES, strict=_STRICT,
+)  # fmt: skip
 @click.pass_context
 def bench_(context: click.Context, /, **options: Any) -> int:
     """Verify kernels, then time them.
@@ -104,23 +88,11 @@ def bench_(context: click.Context, /, **options: Any) -> int:
 cudareduce verify all --op sum,min,max --dtype float32,int32
 cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
 )
-@add_kernels(_ANY_KERNELS, "auto")
-@add_sizes(None, f"Number of elements: {SIZES}.  [default: sizes that reveal errors]")
-@click.option(
-    "--pattern",
-    "only_pattern",
-    metavar="NAME",
-    type=Word(USER_PATTERNS),
-    help=f"Input pattern: {one_of(USER_PATTERNS)} (a sum of nearly 0).  [default: all but cancel]",
-)
-@add_strict
-@click.option(
-    "--sanitize", is_flag=True,
-    help="Also run the four tools of NVIDIA's compute-sanitizer, on a GPU.",
+@with_kernels(_ANY_KERNELS, "auto")
+@with_options(
+    f"n only_pattern strict sanitize peers source chunk {PROBLEM}", **OF_FILES, style=_TABLES,
+    strict=_STRICT, n="{}  [default: sizes that reveal errors]",
 )  # fmt: skip
-@add_peers
-@add_from
-@add_problem
 @click.pass_obj
 def verify_(arguments: list[str], /, **options: Any) -> int:
     """Check the results of kernels, without timing them.
@@ -154,14 +126,12 @@ def _prepare_to_fork() -> None:
 cudareduce sweep reduce_tiles_ring --sms 8,16,32,64,132 --peers cub
 cudareduce sweep all --max-time 300 --json sweep.json""",
 )
-@add_kernels(_ANY_KERNELS, "auto")
-@add_sizes(
-    None, "Number of elements, at least 3 sizes; a range doubles.  [default: 2^10..2^30; with "
-    "--sms 2^28]",
+@with_kernels(_ANY_KERNELS, "auto")
+@with_options(
+    f"n {TIMING} peers {PROBLEM}", **OF_FILES, style=_TABLES,
+    n="Number of elements, at least 3 sizes; a range doubles.  [default: 2^10..2^30; with --sms "
+    "2^28]",
 )  # fmt: skip
-@add_timing
-@add_peers
-@add_problem
 @click.pass_obj
 def sweep_(arguments: list[str], /, **options: Any) -> int:
     """Time a range of sizes: launch overhead, bandwidth, crossover points.
@@ -182,18 +152,14 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
 cudareduce tune auto --op sum,argmax --dtype float32,int32 --n 2^10..2^28
 cudareduce tune reduce_tiles_mailbox --n 2^16,2^20 --json tuned.json""",
 )
-@add_kernels("[KERNEL|FAMILY|GLOB|auto]...", "auto", suites=False)
-@add_sizes(
-    "2^10,2^12,2^14,2^16,2^18,2^20,2^22,2^24,2^25,2^26,2^28", f"Number of elements: {SIZES}."
-)
-@add_ops("sum")
-@add_dtypes("float32")
-@add_rows()
-@add_max_time("Time limit of the whole search; small sizes are tuned first.", 300.0)
-@click.option("--write", is_flag=True, help="Also store the table in the package, for all users.")
-@add_device
-@add_no_cache
-@add_outputs("table", "markdown", "csv", "json")
+@with_kernels("[KERNEL|FAMILY|GLOB|auto]...", "auto", suites=False)
+@with_options(
+    f"n op dtype rows max_time write device no_cache style {WRITTEN}", style=_TABLES,
+    n={"default": "2^10,2^12,2^14,2^16,2^18,2^20,2^22,2^24,2^25,2^26,2^28"},
+    op={"default": "sum"}, dtype={"default": "float32"},
+    max_time={"default": 300.0,
+              "help": "Time limit of the whole search; small sizes are tuned first."},
+)  # fmt: skip
 @click.pass_obj
 def tune_(arguments: list[str], /, **options: Any) -> int:
     """Search for the fastest launch shapes and store them for `auto`.
@@ -214,11 +180,11 @@ cudareduce reproduce fastcuda --format fastcuda
 cudareduce reproduce leimao --rounds 15 --json leimao.json""",
 )
 @click.argument("suite", type=Named("SUITE", kernels=False, suites=True))
-@add_rounds
-@add_peak
-@add_machine
-@add_outputs("table", "markdown", "csv", "json", "fastcuda",
-             what=" (that tool's key=value lines)")  # fmt: skip
+@with_options(
+    f"rounds peak_gb_s {MACHINE} style {WRITTEN}",
+    style=styles("table", "markdown", "csv", "json", "fastcuda",
+                 note=" (that tool's key=value lines)"),
+)  # fmt: skip
 @click.pass_obj
 def reproduce_(arguments: list[str], /, **options: Any) -> int:
     """Repeat a published experiment, and compare with its figures.
@@ -238,29 +204,19 @@ def reproduce_(arguments: list[str], /, **options: Any) -> int:
 cudareduce profile --diff reduce_v1_no_divergence reduce_v2_no_bank_conflict
 cudareduce profile fastcuda --static""",
 )
-@add_kernels("KERNEL|SUITE|GLOB|FILE.cu...")
-@click.option("--n", type=Count(1, LARGEST), default=2**25,
-              help="Number of elements: 33554432, 2^25, 32Mi or 1e6.  [default: 2^25]")  # fmt: skip
-@add_rows()
-@add_op
-@click.option("--dtype", type=Word(DTYPES), default="float32", show_default=True,
-              metavar="DTYPE", help=f"Element type: {one_of(tuple(DTYPES))}.")  # fmt: skip
-@add_acc
-@add_map
-@add_shape
-@add_files
-@add_folders
-@click.option("--diff", is_flag=True, help="Compare two kernels: what changed, and why it matters.")
-@click.option("--static", is_flag=True, help="Without a GPU: use the compiler's resource usage and "
-              "the counts of the emulator.")  # fmt: skip
-@add_arch("Architecture for --static.")
-@add_device
-@add_max_time("Time limit of ncu.", 300.0)
-@add_no_cache
-@click.option("--png", type=Place(), metavar="FILE",
-              help="Also draw the roofline and the utilization of each unit, as PNG.")  # fmt: skip
-@click.option("--svg", type=Place(), metavar="FILE", help="Also draw them as SVG.")
-@add_outputs("table", "markdown", "json")
+@with_kernels("KERNEL|SUITE|GLOB|FILE.cu...")
+@with_options(
+    f"n rows op dtype acc map {SHAPE} {FILES} folders diff static arch device max_time no_cache "
+    "png svg style json markdown quiet debug",
+    n={"type": Count(1, LARGEST), "default": 2**25, "show_default": False,
+       "help": "Number of elements: 33554432, 2^25, 32Mi or 1e6.  [default: 2^25]"},
+    op=one_word(tuple(OPERATORS), "OP", f"Operator: {one_of(tuple(OPERATORS))}.", "sum"),
+    dtype=one_word(tuple(DTYPES), "DTYPE", f"Element type: {one_of(tuple(DTYPES))}.", "float32"),
+    diff="Compare two kernels: what changed, and why it matters.",
+    arch="Architecture for --static.", max_time={"help": "Time limit of ncu.", "default": 300.0},
+    png="Also draw the roofline and the utilization of each unit, as PNG.",
+    svg="Also draw them as SVG.", style=_SHORT,
+)  # fmt: skip
 @click.pass_obj
 def profile_(arguments: list[str], /, **options: Any) -> int:
     """Explain what limits a kernel, from hardware counters.
@@ -280,28 +236,19 @@ def profile_(arguments: list[str], /, **options: Any) -> int:
 cudareduce reveal all --n 1024 --json orders.json
 cudareduce reveal --compare reduce_v6_multi_add reduce_v7_shuffle""",
 )
-@add_kernels("[KERNEL|SUITE|GLOB|FILE.cu|PEER|all|peers]...")
-@add_sizes(
-    None, f"Number of elements: {SIZES}. Up to 4096 the whole tree is recovered, above it that of "
-    "a sample.  [default: 1024; with --compare FILE, its sizes]",
+@with_kernels("[KERNEL|SUITE|GLOB|FILE.cu|PEER|all|peers]...")
+@with_options(
+    f"n {FILES} compare op dtype acc rows {SHAPE} folders backend device time_limit no_cache style "
+    "json markdown quiet debug",
+    n="{} Up to 4096 the whole tree is recovered, above it that of a sample.  [default: 1024; with "
+    "--compare FILE, its sizes]",
+    op=one_word(tuple(OPERATORS), "OP", "Operator; only sum has a visible order.", "sum"),
+    dtype=f"Element types, comma-separated, or all: {', '.join(_FLOATS)}.  [default: float32]",
+    rows={"default": None, "help": "Number of rows, each of --n elements; the first is probed.  "
+                                   "[default: 1]"},
+    time_limit="Time limit for the probes of one call, and for the first result of a library.  "
+    "[default: 60, and 300]", style=_SHORT,
 )  # fmt: skip
-@add_files
-@click.option("--compare", nargs=2, metavar="A B", type=Name(), default=None,
-              help="Compare two summation orders: names, or files of --json.")  # fmt: skip
-@click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
-              help="Operator; only sum has a visible order.")  # fmt: skip
-@add_dtypes(None, "  [default: float32]", [name for name, d in DTYPES.items() if d.kind == "float"])
-@add_acc
-@add_rows(None, what="Number of rows, each of --n elements; the first is probed.  [default: 1]")
-@add_shape
-@add_folders
-@add_backend
-@add_device
-@click.option("--time-limit", type=seconds, metavar="SECONDS",
-              help="Time limit for the probes of one call, and for the first result of a library.  "
-              "[default: 60, and 300]")  # fmt: skip
-@add_no_cache
-@add_outputs("table", "markdown", "json")
 @click.pass_obj
 def reveal_(arguments: list[str], /, **options: Any) -> int:
     """Find the summation order of kernels and libraries.
@@ -321,13 +268,12 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
 cudareduce selftest --strict --json selftest.json
 cudareduce selftest reduce_v7_shuffle --max-time 60""",
 )
-@add_kernels("[KERNEL]...", suites=False)
-@add_max_time("Time limit of the whole test.", 180.0)
-@click.option("--strict", is_flag=True,
-              help="Exit with 4 unless a threshold of 2 % is shown to hold.")  # fmt: skip
-@add_device
-@add_no_cache
-@add_outputs("table", "markdown", "json")
+@with_kernels("[KERNEL]...", suites=False)
+@with_options(
+    "max_time strict device no_cache style json markdown quiet debug", style=_SHORT,
+    max_time={"default": 180.0, "help": "Time limit of the whole test."},
+    strict="Exit with 4 unless a threshold of 2 % is shown to hold.",
+)  # fmt: skip
 @click.pass_obj
 def selftest_(arguments: list[str], /, **options: Any) -> int:
     """Test how reliably this machine measures.

@@ -1,49 +1,51 @@
-"""The options that commands share. Imports little, so that `--help` is quick."""
+"""All options of the command line in one table. Imports little, so that `--help` is quick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from cudareduce.cli.types import (
+    DEVICES,
+    NO_PLAIN_FILE,
     Amount,
     ArraySource,
-    Command,
     Count,
-    CountOrWord,
     Counts,
+    Files,
+    LibraryVersions,
     Name,
     Named,
     Peers,
     Place,
     Sizes,
+    Threshold,
     Word,
     Words,
-    options_of,
 )
 from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.libraries.names import NAMES as PEERS
 from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
+from cudareduce.plot.figure import KINDS
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.patterns import USER_PATTERNS
 from cudareduce.reduction.sizes import LARGEST
 
-#: Larger values are typing errors. Python itself cannot wait for more than 24 days.
-MOST_ROUNDS, MOST_SECONDS = 10_000, 1e6
-_MOST_THREADS, _MOST_ITEMS, _MOST_BLOCKS, _MOST_SHARED = 1024, 2**16, 2**31 - 1, 2**20
-_MOST_SMS = 1024
-
+Command = TypeVar("Command", bound=Callable[..., Any])
 SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"
 #: Columns that do not fit into 80 characters, printed on request.
 MORE_COLUMNS = (
     "batch", "host", "min", "noise", "samples", "discarded", "error", "bound", "share", "ulp",
     "distinct", "clock", "memory", "power", "temperature", "reasons",
 )  # fmt: skip
-
-Option = Callable[[Command], Command]
+LAST_GROUP = "Output"
+#: Larger values are typing errors. Python itself cannot wait for more than 24 days.
+_ROUNDS, _SECONDS = Count(1, 10_000), Amount(1e6)
+_FOLDER, _INPUT, _OUTPUT = Place(file_okay=False), Place(DEVICES), Place()
+_RANKS = Count(2, MOST_RANKS)
 
 
 def one_of(words: Sequence[str]) -> str:
@@ -51,227 +53,266 @@ def one_of(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def add_kernels(pattern: str, *words: str, suites: bool = True) -> Option[Any]:
-    """The names of kernels; `words` are further names."""
+def _opt(flags: str, kind: Any, text: str, **settings: Any) -> dict[str, Any]:
+    return {"flags": flags.split(), "type": kind, "help": text, **settings}
+
+
+def _flag(flags: str, text: str) -> dict[str, Any]:
+    return {"flags": flags.split(), "is_flag": True, "help": text}
+
+
+def _file(flags: str, what: str) -> dict[str, Any]:
+    return _opt(flags, _OUTPUT, f"Also write {what}.", metavar="FILE")
+
+
+_MANY: dict[str, Any] = {"multiple": True}
+#: The settings of all options by parameter name, in the groups and the order of `--help`.
+#: A command may replace single settings.
+TABLE: dict[str, dict[str, dict[str, Any]]] = {
+    "What is reduced": {
+        "n": _opt("--n", Sizes(), f"Number of elements: {SIZES}.", default=None),
+        "rows": _opt("--rows", Count(1, LARGEST), "Number of rows, each of --n elements.",
+                     default=1),
+        "op": _opt("--op", Words("OPS", OPERATORS),
+                   f"Operators, comma-separated, or all: {', '.join(OPERATORS)}.", default=None),
+        "dtype": _opt("--dtype", Words("DTYPES", DTYPES),
+                      f"Element types, comma-separated, or all: {', '.join(DTYPES)}.",
+                      default=None),
+        "acc": _opt("--acc", Word(DTYPES), "Accumulator type, wider than --dtype.",
+                    metavar="DTYPE"),
+        "map": _opt("--map", str, "Transform of each element, C++ in a (in a and b for two "
+                    "inputs), such as 'a * b'; for sum, mean, min and max.  [default: none]",
+                    metavar="C++"),
+        "op_expr": _opt("--op-expr", str, "Operator as a C++ expression in a and b, such as "
+                        "'a > b ? a : b'.", metavar="C++"),
+        "identity": _opt("--identity", str, "Identity element of --op-expr.", metavar="C++"),
+        "rtol": _opt("--rtol", Amount(1, zero=True), "Relative error allowed for float results "
+                     "of --op-expr.", default=1e-5, metavar="SHARE"),
+        "pattern": _opt("--pattern", Word(USER_PATTERNS),
+                        f"Timed input: {one_of(USER_PATTERNS)} (a sum of nearly 0).",
+                        default="random", metavar="NAME"),
+        "only_pattern": _opt("--pattern", Word(USER_PATTERNS),
+                             f"Input pattern: {one_of(USER_PATTERNS)} (a sum of nearly 0).  "
+                             "[default: all but cancel]", metavar="NAME"),
+        "seed": _opt("--seed", Count(0, 2**32 - 1), "Seed of the inputs.  [default: 0; the timed "
+                     "input gets a new seed each run]"),
+        "source": _opt("--from", ArraySource(), "Source of an array that is streamed to the GPU "
+                       "in chunks: host (memory) or FILE.npy; times are % of copying alone.",
+                       metavar="host|FILE.npy"),
+        "chunk": _opt("--chunk", Sizes(), "With --from: chunk size, or several, as 64Mi.  "
+                      "[default: 64Mi]", default=(), metavar="BYTES,..."),
+    },
+    "Which kernels": {
+        "folders": _opt("--kernels", _FOLDER, "Directory with additional kernels.",
+                        metavar="DIR", **_MANY),
+        "block": _opt("--block", Count(1, 1024), "Threads per block.  [default: the kernel's]",
+                      metavar="THREADS"),
+        "items": _opt("--items", Count(1, 2**16), "Items per thread.  [default: the kernel's]"),
+        "sms": _opt("--sms", Counts(1, 1024), "Number of SMs to use: launches at most N blocks, "
+                    "of the largest size unless --block is given; a list, or a range 8..128 that "
+                    "doubles.  [default: all SMs]", default=()),
+        "peers": _opt("--libraries --peers", Peers(PEERS), "Libraries to compare with, "
+                      f"comma-separated, or all: {', '.join(PEERS)}; or single calls listed by "
+                      "`cudareduce list peers`.", default=()),
+        "engine": _opt("--engine", str, "What exchanges them: host, nccl, nccl-symm, torch, peer "
+                       "for all kernels that do, or one of these as peer:one_shot.  [default: "
+                       "all that are right, and nccl where each rank has a GPU]",
+                       metavar="NAME,..."),
+        "nccl": _opt("--nccl", Files(), "A libnccl.so.2, or several to time beside each other.  "
+                     "[default: that of nvidia-nccl-cu13 or -cu12, else the system's]",
+                     default=(), metavar="FILE,..."),
+    },
+    "External kernel files": {
+        "entry": _opt("--entry", Name(), "Kernel of the file, with template arguments; may be "
+                      "repeated.", metavar="NAME", **_MANY),
+        "chain": _opt("--chain", Name(), "Kernels launched one after the other as one row, each "
+                      "on the output of the one before; --block, --items, --grid and --shared "
+                      "apply to the first.", metavar="A,B", **_MANY),
+        "arg": _opt("--arg", Name(), "Argument for a parameter: in, in2, out, out2, "
+                    "zeroed:BYTES, scratch:BYTES (or grid: one element per block), or a C++ "
+                    "value such as n, rows or 1.0f; may be repeated.", metavar="NAME=WHAT",
+                    **_MANY),
+        "grid": _opt("--grid", Count(1, 2**31 - 1, GRID_RULES), "Number of blocks, or a rule: "
+                     "cover (one tile per block), fill (the device), per_sm, block_per_row, "
+                     "warp_per_row or thread_per_row.", metavar="BLOCKS"),
+        "shared": _opt("--shared", Count(0, 2**20), "Dynamic shared memory per block.",
+                       metavar="BYTES"),
+        "finish": _opt("--finish", Word(FOREIGN_FINISHES),
+                       f"How partial results are combined: {one_of(FOREIGN_FINISHES)}.",
+                       metavar="HOW"),
+        "headers": _opt("-I", _FOLDER, "Directory of included headers, searched after the file's "
+                        "own; may be repeated.", metavar="DIR", **_MANY),
+        "define": _opt("-D", Name(), "Macro for the compiler, such as BLOCK_SIZE=256; may be "
+                       "repeated.", metavar="NAME=VALUE", **_MANY),
+    },
+    "Preconditions of your kernels": {
+        "multiple_of": _opt("--multiple-of", Count(1, LARGEST), "Precondition: n is a multiple "
+                            "of K; other sizes are not tested.", metavar="K"),
+        "sizes_only": _flag("--sizes-only",
+                            "Precondition: n is one of --n; other sizes are not tested."),
+        "nan": _opt("--nan", Word(["propagate", "drop"]), "NaN handling in min and max: "
+                    "propagate or drop.  [default: propagate; external kernel files: detected "
+                    "and reported]", metavar="HOW"),
+    },
+    "What it is compared with": {
+        "baseline": _opt("--baseline", _INPUT, "Baseline: a file of bench or collective --json; "
+                         "with --compile a file of check --compile.", metavar="FILE"),
+        "base": _opt("--base", Name(), "Baseline: a revision or a directory of kernels, measured "
+                     "in the same rounds; with a collective as KERNEL, on several GPUs.",
+                     metavar="TREE"),
+        "times": _opt("--self", Count(1, 1000), "Number of comparisons of this tree with itself, "
+                      "which count false verdicts."),
+        "library": _opt("--library", LibraryVersions(), "Compare two versions of a library in "
+                        "the same rounds: nccl=OLD,NEW takes two libnccl.so.2, cub=OLD,NEW two "
+                        "CCCL source trees or include folders. KERNEL is then a collective, or a "
+                        "call such as cub:run_to_run.", metavar="NAME=OLD,NEW"),
+        "compiling": _flag("--compile", "Compare machine code and memory accesses, without a GPU."),
+        "arch": _opt("--arch", Count(75, 999), "", default=90, metavar="ARCH"),
+        "update_baseline": _flag("--update-baseline",
+                                 "Overwrite the baseline after showing the changes."),
+        "compare": _opt("--compare", Name(), "Compare two summation orders: names, or files of "
+                        "--json.", nargs=2, metavar="A B"),
+        "folder": _opt("--from", _FOLDER, "Directory of the history.", default="history",
+                       metavar="FOLDER"),
+        "since": _opt("--since", Name(), "First day or revision to include.",
+                      metavar="DAY|REV"),
+        "results": _opt("--results", Place(NO_PLAIN_FILE), "Result files to compute gains from.  "
+                        "[default: those of the project]", metavar="FILE", **_MANY),
+    },
+    "What is drawn": {
+        "kind": _opt("--kind", Word(KINDS), f"Kind of chart: {one_of(tuple(KINDS))}.  [default: "
+                     "the kind that fits the results]", metavar="KIND"),
+        "only": _opt("--only", Name(), "Kernel or library to draw, or a pattern such as 'cub:*'; "
+                     "may be repeated.", metavar="NAME", **_MANY),
+    },
+    "How it is timed": {
+        "timing": _opt("--timing", Words("KINDS", ("cold", "warm")), "Cache state: cold (flushed "
+                       "before each launch), warm, or cold,warm.", default="cold"),
+        "graph": _flag("--graph", "Also time each kernel as a replayed CUDA graph."),
+        "energy": _flag("--energy",
+                        "Also measure joules per GB, from 1.5 s of launches per row."),
+        "region": _opt("--region", Word(["total", "first-pass"]), "Timed region: total (all "
+                       "passes) or first-pass (the first launch alone).", default="total",
+                       metavar="NAME"),
+        "rounds": _opt("--rounds", _ROUNDS, "Number of independent rounds; confidence intervals "
+                       "need at least 6.", default=9),
+        "budget": _opt("--budget", Amount(1e6, zero=True), "Time for more rounds of uncertain "
+                       "kernels.  [default: 60]", metavar="SECONDS"),
+        "peak_gb_s": _opt("--peak-gb-s", Amount(1e6), "Theoretical bandwidth, if the driver does "
+                          "not know it.", metavar="GB/S"),
+        "baseline_kernel": _opt("--baseline-kernel", Named("--baseline-kernel"), "Kernel that "
+                                "speed-ups are relative to.  [default: the first of the suite "
+                                "or lineage]", metavar="ID"),
+    },
+    "How it is judged": {
+        "threshold": _opt("--threshold", Threshold(), "Smallest change that counts.  "
+                          "[default: 5%]", metavar="PERCENT"),
+        "thresholds": _opt("--thresholds", _INPUT, "Thresholds per kernel, in a TOML file.",
+                           metavar="FILE"),
+        "no_same_code": _flag("--no-same-code",
+                              "Compare times even if the machine code is identical."),
+        "cross_device": _flag("--cross-device", "Compare results from different GPUs, as percent "
+                              "of each card's ceiling."),
+        "allow_gone": _flag("--allow-gone", "Accept kernels that are GONE."),
+        "strict": _flag("--strict", "Exit with 4 if anything is UNCERTAIN."),
+        "sanitize": _flag("--sanitize", "Also run the four tools of NVIDIA's compute-sanitizer, on "
+                          "a GPU."),
+    },
+    "Where it runs": {
+        "gpus": _opt("--gpus", _RANKS, "Number of GPUs that share one array; each reduces its "
+                     "shard in a process of its own and gets the result.", metavar="N"),
+        "ranks": _opt("--ranks", _RANKS, "Number of ranks, with --base and a collective.  "
+                      "[default: one per GPU, at least 2]", metavar="N"),
+        "meet": _opt("--meet", str, "With --gpus: rendezvous of ranks started by a launcher.  "
+                     "[default: a local file]", metavar="FILE|tcp://HOST:PORT"),
+        "backend": _opt("--backend", Word(["auto", "cuda", "cpu"]), "Backend: cuda, cpu (an "
+                        "emulator, never timed), or auto.", default="auto", metavar="NAME"),
+        "device": _opt("--device", Count(0, 1023), "Index of the GPU.", default=0),
+        "max_time": _opt("--max-time", _SECONDS, "Time limit of the whole run; what was left out "
+                         "is reported.", default=None, metavar="SECONDS"),
+        "time_limit": _opt("--time-limit", _SECONDS, "Time limit per kernel; exceeding it counts "
+                           "as WRONG on a GPU, undecided on the CPU.", metavar="SECONDS"),
+        "no_cache": _flag("--no-cache", "Recompile all kernels."),
+    },
+    LAST_GROUP: {
+        "style": _opt("--format", None, "", default="table", metavar="FORMAT"),
+        "columns": _opt("--columns", Words("COLUMNS", MORE_COLUMNS), "Additional columns, "
+                        f"comma-separated, or all: {', '.join(MORE_COLUMNS)}.", default=()),
+        "everything": _flag("--all", "Also list what is the SAME."),
+        "tree": _flag("--tree", "Show each kernel below its predecessor, with gains."),
+        "diff": _flag("--diff", "Show the changes since the predecessor."),
+        "static": _flag("--static", "Without a GPU: use the compiler's resource usage and the "
+                        "counts of the emulator."),
+        "ptx": _flag("--ptx", "Show the PTX."),
+        "sass": _flag("--sass", "Show the machine code, with expensive instructions explained."),
+        "check": _flag("--check", "Change nothing; exit with 2 if a table is outdated."),
+        "html": _opt("--html", Place(NO_PLAIN_FILE), "Write a page of results: tables, charts, "
+                     "lessons, sources.", metavar="FILE"),
+        "png": _opt("--png", _OUTPUT, "Write PNG instead of printing.", metavar="FILE"),
+        "svg": _opt("--svg", _OUTPUT, "Write SVG instead of printing.", metavar="FILE"),
+        "csv": _file("--csv", "CSV"),
+        "json": _file("--json", "JSON, which holds every field"),
+        "markdown": _file("--markdown", "Markdown"),
+        "junit": _file("--junit", "JUnit XML"),
+        "benchmark_json": _file("--benchmark-json", "the JSON of github-action-benchmark"),
+        "comment": _file("--comment", "a pull request comment with all kernels, as Markdown"),
+        "write": _flag("--write", "Also store the table in the package, for all users."),
+        "quiet": _flag("--quiet", "Print no progress and no remarks on standard error."),
+        "debug": _flag("--debug", "Show the traceback of an error."),
+    },
+}  # fmt: skip
+_SETTINGS = {name: option for group in TABLE.values() for name, option in group.items()}
+
+# Options that several commands have together.
+SHAPE = "block items"
+FILES = "entry chain arg grid shared finish headers define"
+MACHINE = "seed backend device time_limit max_time no_cache"
+WRITTEN = "csv json markdown quiet debug"
+PROBLEM = (
+    f"op dtype op_expr identity rtol map acc rows {SHAPE} sms {FILES} multiple_of sizes_only nan "
+    f"folders {MACHINE} style {WRITTEN}"
+)
+TIMING = "timing graph energy rounds pattern region peak_gb_s baseline_kernel"
+JUDGING = (
+    "threshold thresholds strict allow_gone no_same_code cross_device everything junit "
+    "benchmark_json comment markdown style debug"
+)
+#: Settings of `PROBLEM`: rows may be none, operators and types may depend on a file.
+OF_FILES: dict[str, Any] = {
+    "op": "{}  [default: sum, or the first that a file supports]",
+    "dtype": "{}  [default: float32, or the first that a file supports]",
+    "rows": {"type": Count(0, LARGEST)},
+}
+
+
+def styles(*formats: str, note: str = "") -> dict[str, Any]:
+    """The settings of `--format` with these formats."""
+    return {"type": Word(formats), "help": f"Output format: {one_of(formats)}{note}."}
+
+
+def one_word(words: Sequence[str], metavar: str, text: str, default: str | None) -> dict[str, Any]:
+    """The settings of an option with one word instead of a list."""
+    return {"type": Word(words), "help": text, "metavar": metavar, "default": default}
+
+
+def with_options(names: str, **changes: str | dict[str, Any]) -> Callable[[Command], Command]:
+    """Add the named options of the table. `changes` are other settings, or another help text, in
+    which {} stands for the help of the table."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names.split()):
+            settings, change = dict(_SETTINGS[name]), changes.get(name, {})
+            if isinstance(change, str):
+                change = {"help": change.replace("{}", settings["help"])}
+            settings |= change
+            settings["show_default"] = settings.get("show_default", "default" in settings)
+            command = click.option(*settings.pop("flags"), name, **settings)(command)
+        return command
+
+    return add
+
+
+def with_kernels(pattern: str, *words: str, suites: bool = True) -> Callable[[Command], Command]:
+    """Add the argument with names of kernels; `words` are further names."""
     kind = Named("KERNEL", suites=suites, words=words)
     return click.argument("kernels", nargs=-1, metavar=pattern, type=kind)
-
-
-def add_format(*styles: str, what: str = "") -> Option[Any]:
-    """`--format`, with the formats that a command prints."""
-    return click.option(
-        "--format", "style", default="table", show_default=True, metavar="FORMAT",
-        type=Word(styles), help=f"Output format: {one_of(styles)}{what}.",
-    )  # fmt: skip
-
-
-def add_file(option: str, what: str) -> Option[Any]:
-    """An option with the name of a file to write."""
-    return click.option(option, type=Place(), metavar="FILE", help=f"Also write {what}.")
-
-
-def add_outputs(*styles: str, what: str = "") -> Option[Any]:
-    """`--format`, a file of each format, --quiet and --debug."""
-    files = {"csv": add_file("--csv", "CSV"), "json": add_json,
-             "markdown": add_file("--markdown", "Markdown")}  # fmt: skip
-    written = [option for style, option in files.items() if style in styles]
-    return options_of(add_format(*styles, what=what), *written, add_quiet, add_debug)
-
-
-def add_sizes(default: str | None, what: str) -> Option[Any]:
-    """`--n`."""
-    return click.option("--n", type=Sizes(), default=default, show_default=True, help=what)
-
-
-def add_rows(default: int | None = 1, *, low: int = 1, what: str = "") -> Option[Any]:
-    """`--rows`."""
-    return click.option(
-        "--rows", type=Count(low, LARGEST), default=default, show_default=True,
-        help=what or "Number of rows, each of --n elements.",
-    )  # fmt: skip
-
-
-def add_ops(default: str | None, note: str = "") -> Option[Any]:
-    """`--op`, a list; `note` ends the help."""
-    names = f"Operators, comma-separated, or all: {', '.join(OPERATORS)}."
-    return click.option("--op", type=Words("OPS", tuple(OPERATORS)), default=default,
-                        show_default=True, help=names + note)  # fmt: skip
-
-
-def add_dtypes(
-    default: str | None, note: str = "", names: Sequence[str] = tuple(DTYPES)
-) -> Option[Any]:
-    """`--dtype`, a list; `note` ends the help."""
-    return click.option(
-        "--dtype", type=Words("DTYPES", tuple(DTYPES)), default=default, show_default=True,
-        help=f"Element types, comma-separated, or all: {', '.join(names)}.{note}",
-    )  # fmt: skip
-
-
-def add_max_time(what: str, default: float | None = None) -> Option[Any]:
-    """`--max-time`."""
-    return click.option("--max-time", type=seconds, metavar="SECONDS", default=default,
-                        show_default=True, help=what)  # fmt: skip
-
-
-def add_arch(what: str) -> Option[Any]:
-    """`--arch`: one architecture."""
-    return click.option("--arch", type=Count(75, 999), default=90, show_default=True,
-                        metavar="ARCH", help=what)  # fmt: skip
-
-
-seconds = Amount(MOST_SECONDS)
-add_op = click.option("--op", type=Word(OPERATORS), default="sum", show_default=True, metavar="OP",
-                      help=f"Operator: {one_of(tuple(OPERATORS))}.")  # fmt: skip
-add_acc = click.option("--acc", type=Word(DTYPES), metavar="DTYPE",
-                       help="Accumulator type, wider than --dtype.")  # fmt: skip
-add_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-add_folders = click.option(
-    "--kernels", "folders", multiple=True, type=Place(file_okay=False), metavar="DIR",
-    help="Directory with additional kernels.",
-)  # fmt: skip
-add_rounds = click.option(
-    "--rounds", type=Count(1, MOST_ROUNDS), default=9, show_default=True,
-    help="Number of independent rounds; confidence intervals need at least 6.",
-)  # fmt: skip
-add_peak = click.option(
-    "--peak-gb-s", type=Amount(1e6), metavar="GB/S",
-    help="Theoretical bandwidth, if the driver does not know it.",
-)  # fmt: skip
-add_device = click.option(
-    "--device", type=Count(0, 1023), default=0, show_default=True, help="Index of the GPU."
-)
-add_time_limit = click.option(
-    "--time-limit", type=seconds, metavar="SECONDS",
-    help="Time limit per kernel; exceeding it counts as WRONG on a GPU, undecided on the CPU.",
-)  # fmt: skip
-add_no_cache = click.option("--no-cache", is_flag=True, help="Recompile all kernels.")
-add_quiet = click.option(
-    "--quiet", is_flag=True, help="Print no progress and no remarks on standard error."
-)
-add_json = add_file("--json", "JSON, which holds every field")
-add_backend = click.option(
-    "--backend", type=Word(["auto", "cuda", "cpu"]), default="auto", show_default=True,
-    metavar="NAME", help="Backend: cuda, cpu (an emulator, never timed), or auto.",
-)  # fmt: skip
-add_machine = options_of(
-    click.option("--seed", type=Count(0, 2**32 - 1),
-                 help="Seed of the inputs.  [default: 0; the timed input gets a new seed each "
-                 "run]"),
-    add_backend,
-    add_device,
-    add_time_limit,
-    add_max_time("Time limit of the whole run; what was left out is reported."),
-    add_no_cache,
-)  # fmt: skip
-add_map = click.option(
-    "--map", metavar="C++",
-    help="Transform of each element, C++ in a (in a and b for two inputs), such as 'a * b'; for "
-    "sum, mean, min and max.  [default: none]",
-)  # fmt: skip
-add_shape = options_of(
-    click.option("--block", type=Count(1, _MOST_THREADS), metavar="THREADS",
-                 help="Threads per block.  [default: the kernel's]"),
-    click.option("--items", type=Count(1, _MOST_ITEMS),
-                 help="Items per thread.  [default: the kernel's]"),
-)  # fmt: skip
-add_files = options_of(
-    click.option("--entry", metavar="NAME", type=Name(), multiple=True,
-                 help="Kernel of the file, with template arguments; may be repeated."),
-    click.option("--chain", metavar="A,B", type=Name(), multiple=True,
-                 help="Kernels launched one after the other as one row, each on the output of the "
-                 "one before; --block, --items, --grid and --shared apply to the first."),
-    click.option("--arg", metavar="NAME=WHAT", type=Name(), multiple=True,
-                 help="Argument for a parameter: in, in2, out, out2, zeroed:BYTES, scratch:BYTES "
-                 "(or grid: one element per block), or a C++ value such as n, rows or 1.0f; may be "
-                 "repeated."),
-    click.option("--grid", type=CountOrWord(1, _MOST_BLOCKS, GRID_RULES), metavar="BLOCKS",
-                 help="Number of blocks, or a rule: cover (one tile per block), fill (the device), "
-                 "per_sm, block_per_row, warp_per_row or thread_per_row."),
-    click.option("--shared", type=Count(0, _MOST_SHARED), metavar="BYTES",
-                 help="Dynamic shared memory per block."),
-    click.option("--finish", type=Word(FOREIGN_FINISHES), metavar="HOW",
-                 help=f"How partial results are combined: {one_of(FOREIGN_FINISHES)}."),
-    click.option("-I", "headers", multiple=True, type=Place(file_okay=False), metavar="DIR",
-                 help="Directory of included headers, searched after the file's own; may be "
-                 "repeated."),
-    click.option("-D", "define", multiple=True, type=Name(), metavar="NAME=VALUE",
-                 help="Macro for the compiler, such as BLOCK_SIZE=256; may be repeated."),
-)  # fmt: skip
-add_problem = options_of(
-    add_ops(None, "  [default: sum, or the first that a file supports]"),
-    add_dtypes(None, "  [default: float32, or the first that a file supports]"),
-    click.option("--op-expr", metavar="C++",
-                 help="Operator as a C++ expression in a and b, such as 'a > b ? a : b'."),
-    click.option("--identity", metavar="C++", help="Identity element of --op-expr."),
-    click.option("--rtol", type=Amount(1, zero=True), default=1e-5, show_default=True,
-                 metavar="SHARE", help="Relative error allowed for float results of --op-expr."),
-    add_map,
-    add_acc,
-    add_rows(low=0),
-    add_shape,
-    click.option("--sms", type=Counts(1, _MOST_SMS), default=(),
-                 help="Number of SMs to use: launches at most N blocks, of the largest size unless "
-                 "--block is given; a list, or a range 8..128 that doubles.  [default: all SMs]"),
-    add_files,
-    click.option("--multiple-of", type=Count(1, LARGEST), metavar="K",
-                 help="Precondition: n is a multiple of K; other sizes are not tested."),
-    click.option("--sizes-only", is_flag=True,
-                 help="Precondition: n is one of --n; other sizes are not tested."),
-    click.option("--nan", type=Word(["propagate", "drop"]), metavar="HOW",
-                 help="NaN handling in min and max: propagate or drop.  [default: propagate; "
-                 "external kernel files: detected and reported]"),
-    add_folders,
-    add_machine,
-    add_outputs("table", "markdown", "csv", "json"),
-)  # fmt: skip
-add_timing = options_of(
-    click.option("--timing", type=Words("KINDS", ("cold", "warm")), default="cold",
-                 show_default=True,
-                 help="Cache state: cold (flushed before each launch), warm, or cold,warm."),
-    click.option("--graph", is_flag=True,
-                 help="Also time each kernel as a replayed CUDA graph."),
-    click.option("--energy", is_flag=True,
-                 help="Also measure joules per GB, from 1.5 s of launches per row."),
-    add_rounds,
-    click.option("--pattern", default="random", show_default=True, metavar="NAME",
-                 type=Word(USER_PATTERNS),
-                 help=f"Timed input: {one_of(USER_PATTERNS)} (a sum of nearly 0)."),
-    click.option("--region", type=Word(["total", "first-pass"]), default="total",
-                 show_default=True, metavar="NAME",
-                 help="Timed region: total (all passes) or first-pass (the first launch alone)."),
-    add_peak,
-    click.option("--baseline-kernel", metavar="ID", type=Named("--baseline-kernel"),
-                 help="Kernel that speed-ups are relative to.  [default: the first of the suite "
-                 "or lineage]"),
-)  # fmt: skip
-add_columns = click.option(
-    "--columns", type=Words("COLUMNS", MORE_COLUMNS), default=(),
-    help=f"Additional columns, comma-separated, or all: {', '.join(MORE_COLUMNS)}.",
-)  # fmt: skip
-add_strict = click.option(
-    "--strict",
-    is_flag=True,
-    help="Exit with 4 if anything is undecided or not measured, with 3 if a kernel is only right "
-    "under a precondition that was found.",
-)
-add_peers = click.option(
-    "--libraries", "--peers", "peers", type=Peers(PEERS), default=(),
-    help=f"Libraries to compare with, comma-separated, or all: {', '.join(PEERS)}; or single calls "
-    "listed by `cudareduce list peers`.",
-)  # fmt: skip
-add_from = options_of(
-    click.option("--from", "source", type=ArraySource(), metavar="host|FILE.npy",
-                 help="Source of an array that is streamed to the GPU in chunks: host (memory) or "
-                 "FILE.npy; times are % of copying alone."),
-    click.option("--chunk", type=Sizes(), default=(), metavar="BYTES,...",
-                 help="With --from: chunk size, or several, as 64Mi.  [default: 64Mi]"),
-)  # fmt: skip
-add_gpus = options_of(
-    click.option("--gpus", type=Count(2, MOST_RANKS), metavar="N",
-                 help="Number of GPUs that share one array; each reduces its shard in a process of "
-                 "its own and gets the result."),
-    click.option("--meet", metavar="FILE|tcp://HOST:PORT",
-                 help="With --gpus: rendezvous of ranks started by a launcher.  [default: a local "
-                 "file]"),
-)  # fmt: skip

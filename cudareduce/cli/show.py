@@ -8,27 +8,12 @@ from typing import Any
 import click
 
 from cudareduce.cli.help import Command
-from cudareduce.cli.options import (
-    add_arch,
-    add_debug,
-    add_device,
-    add_files,
-    add_folders,
-    add_format,
-    add_shape,
-    one_of,
-)
+from cudareduce.cli.options import FILES, SHAPE, one_word, styles, with_options
 from cudareduce.cli.request import make_request
-from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Name, Named, Place, Sizes, Word
+from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Named, Place, Word
 from cudareduce.errors import UsageError
-from cudareduce.plot.figure import KINDS
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
-
-_add_results = click.option(
-    "--results", type=Place(NO_PLAIN_FILE), multiple=True, metavar="FILE",
-    help="Result files to compute gains from.  [default: those of the project]",
-)  # fmt: skip
 
 
 @click.command(
@@ -39,11 +24,7 @@ cudareduce list fastcuda
 cudareduce list --tree""",
 )
 @click.argument("suite", required=False, type=Named("SUITE", kernels=False, suites=True))
-@click.option("--tree", is_flag=True, help="Show each kernel below its predecessor, with gains.")
-@_add_results
-@add_format("table", "json")
-@add_folders
-@add_debug
+@with_options("tree results style folders debug", style=styles("table", "json"))
 def list_(
     suite: str | None, tree: bool, results: tuple[Path, ...], style: str,
     folders: tuple[Path, ...], debug: bool,
@@ -83,22 +64,15 @@ cudareduce show reduce_v2_no_bank_conflict --diff
 cudareduce show reduce_v7_shuffle --sass --dtype float16""",
 )
 @click.argument("kernel", type=Named("KERNEL"))
-@add_files
-@click.option("--diff", is_flag=True, help="Show the changes since the predecessor.")
-@click.option("--ptx", is_flag=True, help="Show the PTX.")
-@click.option("--sass", is_flag=True, help="Show the machine code, with expensive instructions "
-              "explained.")  # fmt: skip
-@add_arch("Architecture for --ptx and --sass.")
-@click.option("--op", type=Word(OPERATORS), metavar="OP",
-              help="Operator for --ptx and --sass.  [default: sum, or the first "
-              "supported]")  # fmt: skip
-@click.option("--dtype", type=Word(DTYPES), metavar="DTYPE",
-              help="Element type for --ptx and --sass.  [default: float32, or the first "
-              "supported]")  # fmt: skip
-@add_shape
-@_add_results
-@add_folders
-@add_debug
+@with_options(
+    f"{FILES} diff ptx sass arch op dtype {SHAPE} results folders debug",
+    arch="Architecture for --ptx and --sass.",
+    op=one_word(tuple(OPERATORS), "OP",
+                "Operator for --ptx and --sass.  [default: sum, or the first supported]", None),
+    dtype=one_word(tuple(DTYPES), "DTYPE",
+                   "Element type for --ptx and --sass.  [default: float32, or the first supported]",
+                   None),
+)  # fmt: skip
 def show(**options: Any) -> int:
     """Show what a kernel changes, what it gains, and its source.
 
@@ -117,18 +91,11 @@ cudareduce plot results/nvidia-h200/libraries-*.json --kind winners
 cudareduce plot before.json after.json --only 'reduce_v*' --png change.png""",
 )
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=Place(DEVICES))
-@click.option("--kind", type=Word(KINDS), metavar="KIND",
-              help=f"Kind of chart: {one_of(tuple(KINDS))}.  [default: the kind that fits the "
-              "results]")  # fmt: skip
-@click.option("--only", type=Name(), multiple=True, metavar="NAME",
-              help="Kernel or library to draw, or a pattern such as 'cub:*'; may be "
-              "repeated.")  # fmt: skip
-@click.option("--n", type=Sizes(), default=(),
-              help="Number of elements, in ladder and gpus.  [default: the size with most "
-              "kernels]")  # fmt: skip
-@click.option("--png", type=Place(), metavar="FILE", help="Write PNG instead of printing.")
-@click.option("--svg", type=Place(), metavar="FILE", help="Write SVG instead of printing.")
-@add_debug
+@with_options(
+    "kind only n png svg debug",
+    n={"default": (),
+       "help": "Number of elements, in ladder and gpus.  [default: the size with most kernels]"},
+)  # fmt: skip
 def plot(**options: Any) -> int:
     """Draw charts of results, in the terminal or as PNG and SVG.
 
@@ -148,10 +115,7 @@ cudareduce report README.md --check
 cudareduce report results/nvidia-h200/sweep.json --html sweep.html""",
 )
 @click.argument("files", nargs=-1, metavar="[FILE.md|RESULT...]", type=Place(NO_PLAIN_FILE))
-@click.option("--check", is_flag=True, help="Change nothing; exit with 2 if a table is outdated.")
-@click.option("--html", type=Place(NO_PLAIN_FILE), metavar="FILE",
-              help="Write a page of results: tables, charts, lessons, sources.")  # fmt: skip
-@add_debug
+@with_options("check html debug")
 def report(files: tuple[Path, ...], check: bool, html: Path | None, debug: bool) -> int:
     """Update the tables of a Markdown file, or write a results page.
 
@@ -195,8 +159,7 @@ def _update_tables(file: Path, check: bool) -> int:
 cudareduce info --device 0
 cudareduce info > machine.txt""",
 )
-@add_device
-@add_debug
+@with_options("device debug")
 def info(device: int, debug: bool) -> int:
     """Show what this machine can run and how to install the rest.
 
@@ -224,7 +187,7 @@ source <(cudareduce completion zsh)
 cudareduce completion fish > ~/.config/fish/completions/cudareduce.fish""",
 )
 @click.argument("shell", type=Word(_INSTALL), metavar="bash|zsh|fish")
-@add_debug
+@with_options("debug")
 @click.pass_context
 def completion(ctx: click.Context, shell: str, debug: bool) -> int:
     """Print the shell completion script for bash, zsh or fish.

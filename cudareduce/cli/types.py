@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import reprlib
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -18,57 +17,87 @@ from cudareduce.errors import UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+    from cudareduce.compare.request import Versions
 
+T = TypeVar("T")
 #: File types that cannot be read to their end, as tests of a mode.
 DEVICES = (stat.S_ISCHR, stat.S_ISBLK)
 #: File types that cannot be overwritten either.
 NO_PLAIN_FILE = (*DEVICES, stat.S_ISFIFO, stat.S_ISSOCK)
 #: Linux limits in bytes: of a file name, and of a path.
 _LONGEST_NAME, _LONGEST_PATH = 255, 4095
+_LONGEST_THRESHOLD = 20
+#: The libraries of which two versions can be compared.
+_LIBRARIES = ("nccl", "cub")
 
 
-class Sizes(click.ParamType[tuple[int, ...]]):
+class Parsed(click.ParamType[T], Generic[T]):
+    """Parses a text with `parse`, which raises UsageError; other values are defaults."""
+
+    name = "TEXT"
+
+    def parse(self, text: str) -> T:
+        raise NotImplementedError
+
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
+        """What can be typed."""
+        return ()
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(word) for word in self.words(incomplete, ctx)
+            if word.startswith(incomplete)
+        ]  # fmt: skip
+
+
+class Sizes(Parsed[tuple[int, ...]]):
     """One size, a list, or a range."""
 
     name = "SIZES"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+    def parse(self, text: str) -> tuple[int, ...]:
         from cudareduce.reduction.sizes import parse_sizes
 
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(parse_sizes(value))
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
+        return tuple(parse_sizes(text))
 
 
-class Count(click.ParamType[int]):
-    """An integer between two limits, written like a size (2^20, 1Mi)."""
+class Count(Parsed[int | str]):
+    """An integer between two limits, written like a size (2^20, 1Mi), or one of several words."""
 
     name = "N"
 
-    def __init__(self, low: int, high: int) -> None:
-        self._low, self._high = low, high
+    def __init__(self, low: int, high: int, words: tuple[str, ...] = ()) -> None:
+        self._low, self._high, self._words = low, high, words
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+    def parse(self, text: str) -> int | str:
         from cudareduce.reduction.sizes import parse_size
 
-        if isinstance(value, int):
-            return value
+        if text in self._words:
+            return text
         try:
-            number = parse_size(value)
+            number = parse_size(text)
         except UsageError:
             number = None
         if number is None or not self._low <= number <= self._high:
-            shown = reprlib.repr(value)
             limits = f"from {self._low} to {self._high}"
-            self.fail(f"{shown} is not a whole number {limits}", param, ctx)
+            raise UsageError(f"{reprlib.repr(text)} is not a whole number {limits}")
         return number
 
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
+        return self._words
 
-class Counts(click.ParamType[tuple[int, ...]]):
+
+class Counts(Parsed[tuple[int, ...]]):
     """A list of integers between two limits, and ranges that double."""
 
     name = "N,..."
@@ -76,41 +105,23 @@ class Counts(click.ParamType[tuple[int, ...]]):
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+    def parse(self, text: str) -> tuple[int, ...]:
         from cudareduce.reduction.sizes import parse_range
 
-        if isinstance(value, tuple):
-            return value
         try:
-            numbers = [number for part in value.split(",") for number in parse_range(part)]
+            numbers = [number for part in text.split(",") for number in parse_range(part)]
         except UsageError:
             numbers = []
         if not numbers or not all(self._low <= number <= self._high for number in numbers):
             limits = f"from {self._low} to {self._high}"
-            self.fail(
-                f"{reprlib.repr(value)} is not a list of whole numbers {limits}: write 8, "
-                "8,16,132 or 8..128 (which doubles)",
-                param, ctx,
-            )  # fmt: skip
+            raise UsageError(
+                f"{reprlib.repr(text)} is not a list of whole numbers {limits}: write 8, "
+                "8,16,132 or 8..128 (which doubles)"
+            )
         return tuple(dict.fromkeys(numbers))
 
 
-class CountOrWord(click.ParamType[int | str]):
-    """An integer between two limits, or one of several words."""
-
-    name = "N"
-
-    def __init__(self, low: int, high: int, words: tuple[str, ...]) -> None:
-        self._count, self._words = Count(low, high), words
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
-        return value if value in self._words else self._count.convert(value, param, ctx)
-
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        return completed(self._words, incomplete)
-
-
-class Amount(click.ParamType[float]):
+class Amount(Parsed[float]):
     """A finite number, above 0 (or at least 0 with `zero`), up to a limit."""
 
     name = "NUMBER"
@@ -118,18 +129,44 @@ class Amount(click.ParamType[float]):
     def __init__(self, high: float, *, zero: bool = False) -> None:
         self._high, self._zero = high, zero
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+    def parse(self, text: str) -> float:
         try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+            number = float(text)
+        except ValueError:
+            number = -1.0
         if not (0 < number <= self._high or (self._zero and number == 0)):
             limits = f"{'from 0' if self._zero else 'above 0 and'} up to {self._high:g}"
-            self.fail(f"{reprlib.repr(value)} is not a number {limits}", param, ctx)
+            raise UsageError(f"{reprlib.repr(text)} is not a number {limits}")
         return number
 
 
-class Word(click.ParamType[str]):
+class Threshold(Parsed[float]):
+    """A percentage, as a share."""
+
+    name = "PERCENT"
+
+    def parse(self, text: str) -> float:
+        from cudareduce.compare.request import parse_threshold
+
+        if len(text) > _LONGEST_THRESHOLD:
+            raise UsageError(f"{reprlib.repr(text)} is not a threshold: write 5% or 2.5%")
+        return parse_threshold(text)
+
+
+class Architectures(Parsed[tuple[int, ...]]):
+    """A list of compute capabilities without the point."""
+
+    name = "ARCHS"
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        words = [word.strip().removeprefix("sm_") for word in text.split(",")]
+        for word in words:
+            if not (word.isascii() and word.isdigit() and len(word) < 4 and int(word) >= 50):
+                raise UsageError(f"{reprlib.repr(word)} is not an architecture: write 75,80,90")
+        return tuple(dict.fromkeys(int(word) for word in words))
+
+
+class Word(Parsed[str]):
     """One of several words."""
 
     name = "WORD"
@@ -137,67 +174,57 @@ class Word(click.ParamType[str]):
     def __init__(self, known: Iterable[str]) -> None:
         self.known = tuple(known)
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        if value not in self.known:
-            self.fail(f"{reprlib.repr(value)} is not one of: {', '.join(self.known)}", param, ctx)
-        return str(value)
+    def parse(self, text: str) -> str:
+        if text not in self.known:
+            raise UsageError(f"{reprlib.repr(text)} is not one of: {', '.join(self.known)}")
+        return text
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        return completed(self.known, incomplete)
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
+        return self.known
 
 
-class Words(click.ParamType[tuple[str, ...]]):
+class Words(Parsed[tuple[str, ...]]):
     """A comma-separated list of words, or `all`."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        self.name, self.known = name, known
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = tuple(dict.fromkeys(word.strip() for word in value.split(",")))
+    def parse(self, text: str) -> tuple[str, ...]:
+        words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
         for word in words:
             if word not in (*self.known, "all"):
                 known = ", ".join(self.known)
-                self.fail(f"{reprlib.repr(word)} is not one of: {known}, all", param, ctx)
+                raise UsageError(f"{reprlib.repr(word)} is not one of: {known}, all")
         return self.known if "all" in words else words
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
         before, comma, _ = incomplete.rpartition(",")
         taken = before.split(",")
         words = [word for word in self.known if word not in taken] + ([] if comma else ["all"])
-        return completed([f"{before}{comma}{word}" for word in words], incomplete)
+        return [f"{before}{comma}{word}" for word in words]
 
 
-class Peers(click.ParamType[tuple[str, ...]]):
+class Peers(Words):
     """A comma-separated list of libraries or of single calls such as `cub:run_to_run`, or `all`."""
 
-    name = "NAMES"
-
     def __init__(self, known: tuple[str, ...]) -> None:
-        self._libraries = Words(self.name, known)
+        super().__init__("NAMES", known)
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip().lower().removeprefix("peer:") for word in value.split(",")]
+    def parse(self, text: str) -> tuple[str, ...]:
+        words = [word.strip().lower().removeprefix("peer:") for word in text.split(",")]
         libraries = [word.partition(":")[0] for word in words]
-        known = self._libraries.convert(",".join(libraries), param, ctx)
+        known = super().parse(",".join(libraries))
         if words == libraries:
             return known
         from cudareduce.libraries.catalogue import listings
 
-        peers = {peer.name for listing in listings(known) for peer in listing.libraries()}
+        calls = {peer.name for listing in listings(known) for peer in listing.libraries()}
         for word in words:
-            if ":" in word and word not in peers:
-                self.fail(
-                    f"{reprlib.repr(word)} is not a library call: see `cudareduce list peers`",
-                    param, ctx,
-                )  # fmt: skip
+            if ":" in word and word not in calls:
+                raise UsageError(
+                    f"{reprlib.repr(word)} is not a library call: see `cudareduce list peers`"
+                )
         return known if "all" in words else tuple(dict.fromkeys(words))
-
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        return self._libraries.shell_complete(ctx, param, incomplete)
 
 
 class Place(click.Path):
@@ -226,7 +253,39 @@ class Place(click.Path):
         return None
 
 
-class ArraySource(click.ParamType[str]):
+class Files(Parsed[tuple[Path, ...]]):
+    """Comma-separated files."""
+
+    name = "FILE,..."
+
+    def parse(self, text: str) -> tuple[Path, ...]:
+        names = text.split(",")
+        for problem in filter(None, map(why_no_name, names)):
+            raise UsageError(problem)
+        return tuple(map(Path, names))
+
+
+class LibraryVersions(Parsed["Versions"]):
+    """`--library NAME=OLD,NEW`."""
+
+    name = "NAME=OLD,NEW"
+
+    def parse(self, text: str) -> Versions:
+        from cudareduce.compare.request import Versions
+
+        form = f"NAME=OLD,NEW, where NAME is {' or '.join(_LIBRARIES)}"
+        name, equals, paths = text.partition("=")
+        if not equals:
+            raise UsageError(f"{text!r} names no library: write {form}")
+        if name not in _LIBRARIES:
+            raise UsageError(f"{name!r} is no library that is compared: write {form}")
+        files = Files().parse(paths)
+        if len(files) != 2:
+            raise UsageError(f"two versions are compared: write {name}=OLD,NEW")
+        return Versions(name, *files)
+
+
+class ArraySource(Parsed[str]):
     """The word host, or a file."""
 
     name = "host|FILE.npy"
@@ -236,26 +295,29 @@ class ArraySource(click.ParamType[str]):
             return "host"
         return str(Place(NO_PLAIN_FILE, dir_okay=False).convert(value, param, ctx))
 
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
+        return ("host",)
+
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
-        return [*completed(("host",), incomplete), CompletionItem(incomplete, type="file")]
+        words = super().shell_complete(ctx, param, incomplete)
+        return [*words, CompletionItem(incomplete, type="file")]
 
 
-class Name(click.ParamType[str]):
+class Name(Parsed[str]):
     """A text that can be a name."""
 
     name = "NAME"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        problem = why_no_name(value)
-        if problem:
-            self.fail(problem, param, ctx)
-        return str(value)
+    def parse(self, text: str) -> str:
+        if problem := why_no_name(text):
+            raise UsageError(problem)
+        return text
 
 
-class Named(click.ParamType[str]):
-    """The name of a kernel (or file), of a suite, or one of `words`."""
+class Named(Parsed[str]):
+    """The name of a kernel (or file), of a suite, or one of further words."""
 
     def __init__(
         self, name: str, *, kernels: bool = True, suites: bool = False,
@@ -264,38 +326,32 @@ class Named(click.ParamType[str]):
         self.name, self._kernels, self._suites, self._words = name, kernels, suites, words
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        problem = why_no_name(value)
-        if problem:
+        if problem := why_no_name(value):
             raise click.UsageError(f"{self.name}: {problem}", ctx)
         return str(value)
+
+    def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
+        from cudareduce.library.registry import kernel_files, kernels_folder
+
+        folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
+        if self._kernels:
+            yield from sorted(path.stem for folder in folders for path in kernel_files(folder))
+            folder, slash, _ = incomplete.rpartition("/")
+            for path in sorted(Path(f"{folder}{slash}").glob("*.cu")):
+                yield f"{folder}{slash}{path.name}"
+        if self._suites:
+            suites = (path for folder in folders for path in folder.glob("suites/*.toml"))
+            yield from sorted(path.stem for path in suites)
+        if self._kernels and self._suites:
+            yield "all"
+        yield from self._words
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
 
-        from cudareduce.library.registry import kernel_files, kernels_folder
-
-        folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
-        names = []
-        if self._kernels:
-            names += sorted(path.stem for folder in folders for path in kernel_files(folder))
-            folder, slash, _ = incomplete.rpartition("/")
-            paths = sorted(Path(f"{folder}{slash}").glob("*.cu"))
-            names += [f"{folder}{slash}{path.name}" for path in paths]
-        if self._suites:
-            suites = (path for folder in folders for path in folder.glob("suites/*.toml"))
-            names += sorted(path.stem for path in suites)
-        if self._kernels and self._suites:
-            names.append("all")
-        completions = completed([*names, *self._words], incomplete)
+        completions = super().shell_complete(ctx, param, incomplete)
         # Without a match the shell completes file names.
         return completions or [CompletionItem(incomplete, type="file")] * self._kernels
-
-
-def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
-    """The words that start with the typed text."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def why_no_name(text: str) -> str | None:
@@ -308,14 +364,3 @@ def why_no_name(text: str) -> str | None:
     if max(map(len, parts)) > _LONGEST_NAME or len(os.fsencode(text)) > _LONGEST_PATH:
         return f"{reprlib.repr(text)} is too long for a name"
     return None
-
-
-def options_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add

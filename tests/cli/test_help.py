@@ -9,8 +9,8 @@ from collections.abc import Callable
 import click
 import pytest
 
-from cudareduce.cli.help import GROUPS
 from cudareduce.cli.main import cli
+from cudareduce.cli.options import TABLE
 from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
@@ -38,7 +38,7 @@ def test_commands_stand_in_the_order_of_the_readme(cudareduce: Call) -> None:
 
 
 def test_every_option_has_a_group() -> None:
-    grouped = [name for names in GROUPS.values() for name in names]
+    grouped = [name for names in TABLE.values() for name in names]
     options = {
         parameter.name
         for command in COMMANDS.values()
