@@ -1,12 +1,11 @@
-"""Rounds: every entrant measured in turn, forward and backward, until there are enough.
+"""Rounds: every entrant measured in turn, forward and backward.
 
-Timed is what lies between input in device memory and answers in device memory: writing the identity
-where a kernel needs it, and every pass. Copies, allocation and compilation are not.
+The timed region is from input in device memory to results in device memory: every pass, and writing
+the identity where a kernel needs it. Copies, allocation and compilation are not timed.
 
-A *round* measures every entrant forward and backward (A B C, C B A), half a round each way; the
-unit of replication is the round, because launches inside one are not independent. A round in which
-the GPU was throttled is repeated, and kept if that does not help. Each half takes place in a
-context, as a rule in one of its own.
+A round measures every entrant forward and backward (A B C, C B A). The unit of replication is the
+round, since launches within one are not independent. A throttled round is repeated, and kept if
+that does not help. Each half of a round runs in a context, usually a new one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from cudareduce.timing.sampling import (
 )
 from cudareduce.timing.timer import DeviceTimer
 
-#: Buffers are pushed about by up to so many steps from context to context.
+#: Buffers start at a random multiple of the step in each context, up to this many.
 _STEPS, _STEP_BYTES = 2048, 512
 
 AnyTimer = TypeVar("AnyTimer", bound=Timer, covariant=True)
@@ -45,8 +44,7 @@ AnyTimer = TypeVar("AnyTimer", bound=Timer, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[AnyTimer]):
-    """A timer, and what is to be timed with it: launches by the names of the entrants, of which
-    some are watched."""
+    """A timer, the launches of the entrants by name, and the watches of some."""
 
     timer: AnyTimer
     entrants: Mapping[str, Launch]
@@ -55,7 +53,7 @@ class Context(Generic[AnyTimer]):
 
 #: Enters a context for half a round: always the same one, or a new one each time.
 Contexts = Callable[[], AbstractContextManager[Context[AnyTimer]]]
-#: Allocates in a new context and says what runs there.
+#: Allocates buffers in a new context; returns the entrants.
 SetUp = Callable[[TimedBackend, DeviceTimer], Mapping[str, Launch]]
 
 
@@ -66,16 +64,11 @@ def staying(context: Context[AnyTimer]) -> Contexts[AnyTimer]:
 
 @contextmanager
 def new_context(
-    home: TimedBackend,
-    monitor: Monitor,
-    set_up: SetUp,
+    home: TimedBackend, monitor: Monitor, set_up: SetUp,
     watched: Callable[[], Mapping[str, Watch]] = dict,
-) -> Iterator[Context[DeviceTimer]]:
-    """A context of its own, its buffers at other addresses than those of the one before.
-
-    Whatever `set_up` allocates goes with the context; `watched` is asked behind it. Raises
-    OutOfMemory and EnvironmentProblem.
-    """
+) -> Iterator[Context[DeviceTimer]]:  # fmt: skip
+    """A new context with its buffers at new addresses; both end on leaving. `watched` is called
+    after `set_up`. Raises OutOfMemory and EnvironmentProblem."""
     with home.another() as backend:
         backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
         timer = DeviceTimer(backend, monitor)
@@ -86,28 +79,28 @@ def new_context(
             timer.release()
 
 
-#: GPU time of a window; two in a row must agree. Of an idle GPU the first 300 ms never count.
+#: GPU time of a window; two in a row must agree. The first 300 ms of an idle GPU never count.
 _WINDOW_US, _LEAST_US, _MOST_US = 50_000.0, 300_000.0, 3_000_000.0
-#: How far apart windows may lie: in the time of all entrants together, and in the clock.
+#: Largest differences of windows: in the time of all entrants, and in the clock.
 _TIME_STEADY, _CLOCK_STEADY = 0.005, 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What it took: roughly what each entrant costs from a cold cache, and whether things came to
-    rest, or were not given the time for it."""
+    """The rough cold time of each entrant, and whether times and clock came to rest; True if there
+    was no time to know."""
 
     costs_us: Mapping[str, float]
     steady: bool
 
 
 def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
-    """Run every entrant in turn, plainly and waited for, until two windows agree, or for 3 s of GPU
-    time, or until the deadline."""
+    """Run all entrants in turn until two windows agree, for at most 3 s of GPU time, or until the
+    deadline."""
     costs: dict[str, float] = {}
     spent, total, clock, steady, windows = 0.0, inf, None, False, 0
     while windows < 2 or (spent < _MOST_US and not (steady and spent >= _LEAST_US)):
-        costs, took = _window(timer, entrants, deadline)
+        costs, took = _window(timer, entrants, deadline, _WINDOW_US)
         spent, windows = spent + took, windows + 1
         if deadline.passed:
             return WarmUp(costs, True)
@@ -119,18 +112,10 @@ def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) ->
     return WarmUp(costs, steady)
 
 
-def settle(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> None:
-    """Run every entrant on a GPU that is warm: a context loads a kernel when it first runs."""
-    _window(timer, entrants, deadline, 0.0)
-
-
 def _window(
-    timer: Timer,
-    entrants: Mapping[str, Launch],
-    deadline: Deadline,
-    least_us: float = _WINDOW_US,
+    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float
 ) -> tuple[dict[str, float], float]:
-    """The least time of each entrant over some cycles, and the GPU time they took."""
+    """The least time of each entrant in some cycles, and the GPU time of all."""
     costs: dict[str, float] = {}
     spent = 0.0
     while True:
@@ -153,17 +138,12 @@ def _near(old: float, new: float, share: float) -> bool:
     return abs(old - new) <= share * new
 
 
-#: Throttled rounds that are measured again; a card that is throttled all the time must end too.
-_REPEATS = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """All that was measured of one entrant: a median for each round, figures over all samples.
+    """The measurements of one entrant: the median of each round, and figures of all samples.
 
-    A round in which the host was too slow for every sample has no median. `discarded` counts the
-    launches lost so, `host_us` is what the host needs to enqueue one reduction, `batch` how many
-    lie between two events.
+    A round that lost all samples to a slow host has no median. `discarded` counts lost launches,
+    `host_us` is the host time to enqueue one reduction, `batch` the reductions between two events.
     """
 
     by_round: tuple[float | None, ...]
@@ -176,26 +156,26 @@ class Timing:
 
     @property
     def medians_us(self) -> tuple[float, ...]:
-        """Those of the rounds that have one."""
+        """The medians of rounds that have one."""
         return known(self.by_round)
 
     @property
     def median_us(self) -> float:
-        """The median of round medians; there is one, since a timing has a sample."""
+        """The median of the round medians."""
         return median(self.medians_us)
 
     @property
     def interval_us(self) -> Interval | None:
-        """An interval that holds the median of rounds with 95 %; None under six rounds."""
+        """The 95 % confidence interval of the median of rounds; None under six rounds."""
         return interval(self.medians_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What one method found of all entrants, and how it came about.
+    """The timings of all entrants by one method.
 
-    `conditions` has the state of the GPU in each whole round, `lost` the samples of entrants that
-    have none left. `interrupted`: Ctrl-C ended it, and it holds the whole rounds until then.
+    `conditions` has the state of the GPU in each complete round, `lost` the lost launches of
+    entrants without any sample. `interrupted`: Ctrl-C ended it after these complete rounds.
     """
 
     method: Method = COLD
@@ -210,12 +190,12 @@ class Measurement:
 
     @property
     def rounds(self) -> int:
-        """Whole rounds."""
+        """The number of complete rounds."""
         return len(self.conditions)
 
 
 def over(states: Sequence[Conditions]) -> Conditions:
-    """What held over several moments: medians, and every event reason there was."""
+    """The conditions of several moments: medians, and all event reasons."""
     values: dict[str, Any] = {}
     for name in (f.name for f in fields(Conditions)):
         known = [value for value in (getattr(c, name) for c in states) if value is not None]
@@ -229,32 +209,28 @@ def over(states: Sequence[Conditions]) -> Conditions:
     return Conditions(**values)
 
 
-_Half = Mapping[str, tuple[list[Sample], int]]  # of each entrant, with the launches lost
+#: Most throttled rounds that are repeated: a card that is always throttled must end too.
+_REPEATS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Round:
-    """Both halves of a round, and the state of the GPU over them."""
+    """The samples of each entrant, the launches it lost, and the conditions of both halves."""
 
-    halves: tuple[_Half, _Half]
-    conditions: Conditions
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    states: list[Conditions] = field(default_factory=list)
 
 
 def measure(
-    contexts: Contexts[Timer],
-    rounds: int,
-    method: Method = COLD,
-    progress: Callable[[], None] = lambda: None,
-    *,
-    deadline: Deadline | None = None,
-    alone: Collection[str] = (),
-    most: int = MAX_LAUNCHES,
-) -> Measurement:
-    """Measure entrants against each other for so many rounds, or until the deadline.
+    contexts: Contexts[Timer], rounds: int, method: Method = COLD,
+    progress: Callable[[], None] = lambda: None, *, deadline: Deadline | None = None,
+    alone: Collection[str] = (), most: int = MAX_LAUNCHES,
+) -> Measurement:  # fmt: skip
+    """Measure all entrants in rounds, until the deadline.
 
-    Entrants `alone` are never batched; `most` bounds the launches of an entrant in half a round.
-    What an error of the device interrupts is lost, and the error raised; what Ctrl-C interrupts is
-    kept.
+    Entrants in `alone` are never batched; `most` limits the launches of an entrant in half a round.
+    Ctrl-C keeps the complete rounds; an error of the device is raised.
     """
     deadline = deadline or Deadline()
     circuit = _Circuit(contexts, method, deadline, alone, most)
@@ -262,132 +238,107 @@ def measure(
     repeated, took_s, interrupted = 0, 0.0, False
     try:
         while len(kept) < rounds and took_s < deadline.left_s:
-            began_s = deadline.left_s
-            one = circuit.round()
+            began_s, one = deadline.left_s, _Round()
+            circuit.half(one, backward=False)
+            circuit.half(one, backward=True)
             if deadline.passed:
-                break  # what is half a round is none
+                break  # the round is incomplete
             if deadline.seconds is not None:
                 took_s = began_s - deadline.left_s
-            if one.conditions.throttled and repeated < _REPEATS:
+            if over(one.states).throttled and repeated < _REPEATS:
                 repeated += 1
                 continue
             kept.append(one)
             progress()
     except KeyboardInterrupt:
         interrupted = True
-    timings, lost = _summary(kept, circuit.batches)
-    return Measurement(
-        method=method, timings=timings, conditions=tuple(one.conditions for one in kept),
-        planned=rounds, repeated=repeated, steady=circuit.steady, contexts=circuit.entered,
-        lost=lost, interrupted=interrupted,
-    )  # fmt: skip
-
-
-def _summary(
-    rounds: Sequence[_Round], batches: Mapping[str, int]
-) -> tuple[dict[str, Timing], dict[str, int]]:
-    """A timing of each entrant that has a sample, and how many launches the others lost."""
     timings: dict[str, Timing] = {}
-    lost: dict[str, int] = {}
-    for name in rounds[0].halves[0] if rounds else ():
-        taken = [[s for half in one.halves for s in half[name][0]] for one in rounds]
-        gone = sum(half[name][1] for one in rounds for half in one.halves)
-        samples = [sample for of_round in taken for sample in of_round]
+    all_lost: dict[str, int] = {}
+    for name in kept[0].samples if kept else ():
+        by_round = [one.samples[name] for one in kept]
+        samples = [sample for some in by_round for sample in some]
+        lost = sum(one.lost[name] for one in kept)
         if not samples:
-            lost[name] = gone
+            all_lost[name] = lost
             continue
         times = [sample.us for sample in samples]
         timings[name] = Timing(
-            by_round=tuple(median(s.us for s in one) if one else None for one in taken),
-            samples=len(times),
-            min_us=min(times),
-            noise_pct=noise_pct(times),
-            discarded=gone,
-            host_us=median(sample.host_us for sample in samples),
-            batch=batches[name],
-        )
-    return timings, lost
+            by_round=tuple(median(s.us for s in some) if some else None for some in by_round),
+            samples=len(times), min_us=min(times), noise_pct=noise_pct(times), discarded=lost,
+            host_us=median(sample.host_us for sample in samples), batch=circuit.batches[name],
+        )  # fmt: skip
+    return Measurement(
+        method=method, timings=timings, conditions=tuple(over(one.states) for one in kept),
+        planned=rounds, repeated=repeated, steady=circuit.steady, contexts=circuit.entered,
+        lost=all_lost, interrupted=interrupted,
+    )  # fmt: skip
 
 
 class _Circuit:
-    """Enters contexts, and takes all entrants through half a round at a time in them."""
+    """Enters contexts and samples all entrants there, half a round at a time."""
 
     def __init__(
-        self,
-        contexts: Contexts[Timer],
-        method: Method,
-        deadline: Deadline,
-        alone: Collection[str],
-        most: int,
-    ) -> None:
+        self, contexts: Contexts[Timer], method: Method, deadline: Deadline,
+        alone: Collection[str], most: int,
+    ) -> None:  # fmt: skip
         self._contexts, self._method, self._deadline = contexts, method, deadline
         self._alone, self._most = alone, most
         self._before: Context[Timer] | None = None
         self._costs_us: Mapping[str, float] = {}
-        self.samplers: Mapping[str, Sampler] = {}
+        self._samplers: Mapping[str, Sampler] = {}
         self.batches: dict[str, int] = {}
         self.steady, self.entered = True, 0
 
-    def round(self) -> _Round:
-        """Every entrant forward and backward; incomplete if the deadline has passed."""
-        forward, before = self._half(backward=False)
-        backward, after = self._half(backward=True)
-        return _Round((forward, backward), over([before, after]))
-
-    def _half(self, *, backward: bool) -> tuple[_Half, Conditions]:
-        """Samples of every entrant, and the state of the GPU after them."""
-        taken: dict[str, tuple[list[Sample], int]] = {}
+    def half(self, one: _Round, *, backward: bool) -> None:
+        """Sample every entrant for a round; not all of them if the deadline passes."""
         if self._deadline.passed:
-            return taken, Conditions()
+            return
         with self._contexts() as context:
             if context is not self._before:
                 self._prepare(context)
-            for name in list(self.samplers)[:: -1 if backward else 1]:
+            for name in list(self._samplers)[:: -1 if backward else 1]:
                 if self._deadline.passed:
                     break
-                taken[name] = self.samplers[name].passed(self._deadline)
-            return taken, context.timer.conditions()
+                samples, lost = self._samplers[name].passed(self._deadline)
+                one.samples.setdefault(name, []).extend(samples)
+                one.lost[name] = one.lost.get(name, 0) + lost
+            one.states.append(context.timer.conditions())
 
     def _prepare(self, context: Context[Timer]) -> None:
-        """Warm up, and make samplers; all contexts batch by what things cost in the first one."""
+        """Warm up and make samplers; batches depend on the costs in the first context."""
         timer, entrants, method = context.timer, context.entrants, self._method
         if self._before is None:
             warm = warm_up(timer, entrants, self._deadline)
             self._costs_us, self.steady = warm.costs_us, warm.steady
             if not method.cold:
                 self._costs_us = warm_costs(timer, entrants, self._deadline)
-        else:
-            settle(timer, entrants, self._deadline)
+        else:  # a context loads a kernel at its first run
+            _window(timer, entrants, self._deadline, 0.0)
         self._before = context
         self.entered += 1
-        self.samplers = {
+        self._samplers = {
             name: sampler(
-                timer,
-                method,
-                run,
-                self._costs_us[name],
-                self._most,
-                alone=name in self._alone,
+                timer, method, run, self._costs_us[name], self._most, alone=name in self._alone,
                 watch=context.watches.get(name),
             )
             for name, run in entrants.items()
             if not self._deadline.passed
-        }
-        self.batches |= {name: one.batch for name, one in self.samplers.items()}
+        }  # fmt: skip
+        self.batches |= {name: one.batch for name, one in self._samplers.items()}
 
 
-#: Half an interval, as a share of its time, above which a reader should look for the cause; 0.1 to
-#: 1 % is usual on an idle H200.
+#: Half an interval, as a share of its time, that is worth a remark; 0.1 to 1 % is usual on an idle
+#: H200.
 _WIDE = 0.03
-#: A spread of three ticks is the event clock's own.
+#: Differences of up to three ticks are the resolution of the event clock.
 _CLOCK_TICKS_US = 3 * EVENT_TICK_US
-#: Share by which the clock may differ between rounds; it stays within one step on a steady H200.
+#: Clock differences between rounds that need no remark; a steady H200 stays within one step.
 _CLOCK_SHARE = 0.02
 
 
 def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) -> Iterator[str]:
-    """Everything worth saying about how a measurement went; nothing if it went well. `max_time_s`
-    is the limit of the run, `others` how many other processes used the GPU."""
+    """Problems of a measurement, none if it went well. `max_time_s` is the limit of the run,
+    `others` the number of other processes on the GPU."""
     yield from _cut(measured, max_time_s)
     if not measured.steady:
         yield (
@@ -437,13 +388,12 @@ def _throttled(measured: Measurement) -> Iterator[str]:
 
 
 def _clocks(measured: Measurement) -> Iterator[str]:
-    """Both clocks are to stand still; neither is known without NVML."""
-    known = {
-        ("SM", "--lock-gpu-clocks"): [c.sm_mhz for c in measured.conditions],
-        ("memory", "--lock-memory-clocks"): [c.memory_mhz for c in measured.conditions],
-    }
-    for (name, lock), read in known.items():
-        clocks = [mhz for mhz in read if mhz is not None]
+    """A remark for each clock that moved; without NVML no clock is known."""
+    for name, lock, read in (
+        ("SM", "--lock-gpu-clocks", [c.sm_mhz for c in measured.conditions]),
+        ("memory", "--lock-memory-clocks", [c.memory_mhz for c in measured.conditions]),
+    ):
+        clocks = known(read)
         if clocks and max(clocks) > min(clocks) * (1 + _CLOCK_SHARE):
             yield (
                 f"the {name} clock moved between {min(clocks):.0f} and {max(clocks):.0f} MHz from "
@@ -453,13 +403,13 @@ def _clocks(measured: Measurement) -> Iterator[str]:
 
 
 def _noise(timing: Timing) -> float:
-    """Noise in per cent; none where the spread is that of the event clock itself."""
+    """Noise in per cent; 0 below the resolution of the event clock."""
     pct = timing.noise_pct or 0.0
     return pct if pct / 100 * timing.median_us > _CLOCK_TICKS_US else 0.0
 
 
 def _half_interval(timing: Timing) -> float:
-    """As a share of the time; none where that is what the event clock resolves."""
+    """Half the interval as a share of the time; 0 below the resolution of the event clock."""
     low, high = timing.interval_us or (0.0, 0.0)
     half_us = (high - low) / 2
     return half_us / timing.median_us if half_us > _CLOCK_TICKS_US else 0.0

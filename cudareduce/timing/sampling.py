@@ -1,17 +1,16 @@
-"""One sample, and a pass of them: launches between two events, from a cold or a warm cache.
+"""Samples: launches timed between two events, from a cold or a warm cache.
 
-A *cold* sample displaces the L2 by reading, records an event, enqueues the launches, records
-another. The read also keeps the GPU busy while the host enqueues; a sample whose first event had
-already passed when its last call was made contains host time, so it is discarded and counted.
+A *cold* sample flushes the L2 by reading other data, records an event, enqueues the launch, and
+records another event. The read also keeps the GPU busy while the host enqueues: if the first event
+has passed before the launch is enqueued, the sample contains host time and is discarded.
 
-A *warm* sample runs on what the run before it left in the cache. Nothing keeps the GPU busy then,
-so a gate does: the stream waits for a flag, the host enqueues, sets the flag, and no gap of the
-host's lies between the events. Short kernels are launched several times between the events, which
-a cold sample cannot do: its second launch would find the input in the cache.
+A *warm* sample finds the cache as the run before left it. A gate holds the stream while the host
+enqueues, so that no host time lies between the events. Short kernels are launched several times
+between the events; a cold sample cannot do that, since its second launch would find the input in
+the cache.
 
-Where one launch lies between the events, its place among all launches makes it faster or slower;
-the timer leaves the place to chance, and a sample of a short kernel is the mean of eight launches,
-each behind a flush of its own.
+A launch is faster or slower by its position in the driver's ring of launches. The timer makes the
+position random, and a sample of a short kernel is the mean of eight launches, each after a flush.
 """
 
 from __future__ import annotations
@@ -27,60 +26,60 @@ from cudareduce.budget import Deadline
 from cudareduce.intervals import interval
 from cudareduce.machine.device import Conditions
 
-#: GPU time that one entrant gets in one pass of a round, and the launches it is spent on at most.
+#: GPU time of one entrant in half a round, and its most launches.
 _PASS_US = 5_000.0
 MAX_LAUNCHES = 96
-#: Fewer samples say nothing of their median.
+#: Least samples for a median.
 MIN_SAMPLES = 6
-#: Launches whose mean is a sample, for kernels below this. Single launches of V7 at 2^24 float32
-#: take 25 or 26 us on an H200, half of them each: a median would be one or the other.
+#: Launches whose mean is a sample, for kernels below this time. Single launches of V7 at 2^24
+#: float32 take 25 or 26 us on an H200, half of them each: a median would be one or the other.
 _CYCLE, _CYCLE_BELOW_US = 8, 250.0
-#: The median of a pass is stable once half its interval is this share of it. Rounds of one kernel
-#: differ by 0.3 % (measured on an H200), so more samples would only measure the round.
+#: A median is stable once half its interval is this share of it. Rounds of one kernel differ by
+#: 0.3 % (measured on an H200), so more samples would only measure the round.
 _STABLE = 0.002
-#: Launches that a pass may lose to a slow host before it makes do with those it has; the backlog is
-#: at its longest after four.
+#: Most samples that a slow host may lose; the backlog is at its longest after four.
 _MAX_LOST = 8
-#: Reads in front of a sample, at most, for a host that needs time to enqueue many launches.
+#: Most flushes before a sample, for a host that needs time to enqueue many launches.
 _MAX_BACKLOG = 16
-#: Kernels below this are launched several times between two events that read 1.28 us on their own.
+#: Kernels below this are launched several times between two events, which read 1.28 us by
+#: themselves.
 BATCH_BELOW_US = 20.0
 _BATCH_US = 200.0
-#: Launches that wait behind a closed gate must fit the driver's queue (1024 on an H200), or the
-#: host waits for a gate that only it can open; a reduction takes up to five.
+#: Launches behind a closed gate must fit the driver's queue (1024 on an H200), or the host waits
+#: for a gate that only it can open; a reduction takes up to five.
 _MAX_BATCH = 64
 
 
 class Watch(Protocol):
-    """Looks at what timed launches of one entrant do, beside the time that is taken."""
+    """Checks the results of an entrant's timed launches, outside of the timed region."""
 
     def begin(self) -> None:
-        """Before a pass."""
+        """Called before the samples of half a round."""
 
     def before(self) -> None:
-        """Before the cache is displaced for a sample, or its gate closed."""
+        """Called before the flush or the closed gate of a sample."""
 
     def after(self) -> None:
-        """When the launches of a sample have ended."""
+        """Called when the launches of a sample have ended."""
 
     def end(self) -> None:
-        """After a pass."""
+        """Called after the samples of half a round."""
 
 
 class Timer(Protocol):
-    """What a device must offer to be measured."""
+    """The operations of a device that measurements need; `DeviceTimer` is the real one."""
 
     def reset_persisting(self) -> None:
-        """Make cache lines that were to persist ordinary ones."""
+        """Make persisting cache lines ordinary ones."""
 
     def displace(self) -> None:
-        """Enqueue a read that fills the cache with other data."""
+        """Enqueue a flush of the cache."""
 
     def close_gate(self) -> None:
-        """Enqueue a wait that ends when the gate is opened."""
+        """Let the stream wait until the gate is opened. Raises EnvironmentProblem."""
 
     def open_gate(self) -> None:
-        """Let the stream go on."""
+        """Let the stream continue."""
 
     def mark(self) -> Any:
         """Enqueue an event."""
@@ -92,16 +91,16 @@ class Timer(Protocol):
         """Microseconds between two passed events."""
 
     def synchronize(self) -> None:
-        """Wait for all work enqueued."""
+        """Wait for all work in the stream."""
 
     def finish(self) -> None:
-        """Wait for all work of the context, enqueued here or elsewhere."""
+        """Wait for all work of the context, in all streams."""
 
     def host_us(self) -> float:
-        """Microseconds on the host's clock."""
+        """Microseconds of the host's clock."""
 
     def captured(self, run: Launch, count: int) -> Launch:
-        """A launch of one graph that holds `count` runs. Raises EnvironmentProblem."""
+        """A launch of one graph with `count` runs. Raises EnvironmentProblem."""
 
     def conditions(self) -> Conditions:
         """Clocks, power and temperature under load."""
@@ -109,29 +108,29 @@ class Timer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How samples are taken: from which cache, and by which kind of launch."""
+    """The cache state and the kind of launch of samples."""
 
     cold: bool = True
     graph: bool = False
 
     @property
     def label(self) -> str:
-        """What records call it."""
+        """The record field `timing`."""
         return ("cold" if self.cold else "warm") + (" graph" if self.graph else "")
 
     @property
     def needs_bindings(self) -> bool:
-        """True if PyCUDA alone cannot do it."""
+        """True if it needs cuda-bindings."""
         return self.graph or not self.cold
 
     def batch(self, cost_us: float) -> int:
-        """How many reductions lie between two events, for one that takes this long."""
+        """The number of reductions between two events, for one that takes this long."""
         if self.cold or cost_us >= BATCH_BELOW_US:
             return 1
         return min(_MAX_BATCH, ceil(_BATCH_US / max(cost_us, 1.0)))
 
     def cycle(self, cost_us: float, batch: int) -> int:
-        """How many timed launches make a sample of a reduction that takes this long."""
+        """The number of timed launches in a sample of a reduction that takes this long."""
         return _CYCLE if batch == 1 and cost_us < _CYCLE_BELOW_US else 1
 
 
@@ -140,7 +139,7 @@ COLD = Method()
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reduction's share: on the device, and of the host's time to enqueue it."""
+    """The device time of one reduction, and the host time to enqueue it."""
 
     us: float
     host_us: float
@@ -148,11 +147,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Takes samples of one entrant.
-
-    `launch` enqueues `batch` reductions between two events, a sample is the mean of `cycle` of
-    those, and `most` bounds how many a pass takes. `watch` looks at what they do.
-    """
+    """Samples one entrant: `launch` enqueues `batch` reductions, a sample is the mean of `cycle`
+    launches, and half a round has at most `most`."""
 
     timer: Timer
     method: Method
@@ -163,25 +159,29 @@ class Sampler:
     watch: Watch | None = None
 
     def timed(self, backlog: int = 1) -> Sample | None:
-        """One launch, behind `backlog` reads from a cold cache; None if the host was too slow for
-        it.
+        """Time one launch, after `backlog` flushes if cold; None if the host was too slow.
 
-        Each is waited for: with the next flush already queued behind it, the second event comes
-        0.5 to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
+        Each launch is waited for: with the next flush already enqueued, the second event comes 0.5
+        to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
         """
-        timer = self.timer
+        timer, cold = self.timer, self.method.cold
         if self.watch:
             self.watch.before()
-        timer.reset_persisting()  # lines that are to persist would outlast the read
-        if self.method.cold:
-            for _ in range(backlog):
-                timer.displace()
-            start, host_us, end, late = self._between(check=True)
-        else:
-            try:
+        timer.reset_persisting()  # persisting lines would survive the flush
+        try:
+            if cold:
+                for _ in range(backlog):
+                    timer.displace()
+            else:
                 timer.close_gate()
-                start, host_us, end, late = self._between(check=False)
-            finally:  # else whoever waits for the stream next would wait for ever
+            start = timer.mark()
+            began = timer.host_us()
+            self.launch()
+            host_us = timer.host_us() - began
+            late = cold and timer.reached(start)
+            end = timer.mark()
+        finally:
+            if not cold:  # or the next wait for the stream never ends
                 timer.open_gate()
         timer.synchronize()
         if self.watch:
@@ -190,31 +190,16 @@ class Sampler:
             return None
         return Sample(timer.elapsed_us(start, end) / self.batch, host_us / self.batch)
 
-    def _between(self, check: bool) -> tuple[Any, float, Any, bool]:
-        timer = self.timer
-        start = timer.mark()
-        began = timer.host_us()
-        self.launch()
-        host_us = timer.host_us() - began
-        late = check and timer.reached(start)
-        return start, host_us, timer.mark(), late
-
     def passed(self, deadline: Deadline) -> tuple[list[Sample], int]:
-        """A pass: samples until their median is stable or the time is spent, and how many launches
-        were lost to a slow host."""
-        if self.watch:
-            self.watch.begin()
-        taken = self._pass(deadline)
-        if self.watch:
-            self.watch.end()
-        return taken
-
-    def _pass(self, deadline: Deadline) -> tuple[list[Sample], int]:
+        """The samples of half a round, until their median is stable or the time is spent, and the
+        number of launches that a slow host lost."""
         samples: list[Sample] = []
         cycle: list[Sample] = []
         backlog, launches, lost, spent = 1, 0, 0, 0.0
+        if self.watch:
+            self.watch.begin()
         if not self.method.cold:
-            self.launch()  # what ran before may have left other data in the cache
+            self.launch()  # the entrant before left other data in the cache
         while spent < _PASS_US and launches < self.most and lost < _MAX_LOST:
             taken = self.timed(backlog)
             if taken is None:
@@ -233,6 +218,8 @@ class Sampler:
                 break
         if cycle and not samples:
             samples.append(_mean(cycle))
+        if self.watch:
+            self.watch.end()
         return samples, lost
 
 
@@ -241,17 +228,10 @@ def _mean(taken: Sequence[Sample]) -> Sample:
 
 
 def sampler(
-    timer: Timer,
-    method: Method,
-    run: Launch,
-    cost_us: float,
-    most: int,
-    *,
-    alone: bool,
+    timer: Timer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool,
     watch: Watch | None = None,
-) -> Sampler:
-    """A sampler of one entrant by one method, for what it costs; one that is `alone` is never
-    batched."""
+) -> Sampler:  # fmt: skip
+    """A sampler of an entrant that takes `cost_us`; one that is `alone` is never batched."""
     batch = 1 if alone else method.batch(cost_us)
     launch = timer.captured(run, batch) if method.graph else repeated(run, batch)
     return Sampler(timer, method, launch, batch, method.cycle(cost_us, batch), most, watch)
@@ -260,8 +240,8 @@ def sampler(
 def warm_costs(
     timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline
 ) -> Mapping[str, float]:
-    """Roughly what each entrant costs in us from a warm cache, which may be a third of what it does
-    from a cold one: the least of three launches, behind one that fills the cache."""
+    """The rough warm time of each entrant in us, which may be a third of the cold one: the least of
+    three launches, after one that fills the cache."""
     costs = {}
     for name, run in entrants.items():
         alone = Sampler(timer, Method(cold=False), run, 1)
@@ -274,7 +254,7 @@ def warm_costs(
 
 
 def repeated(run: Launch, count: int) -> Launch:
-    """A launch of `count` runs, one behind the other."""
+    """A launch of `count` runs in a row."""
     if count == 1:
         return run
 
@@ -286,8 +266,7 @@ def repeated(run: Launch, count: int) -> Launch:
 
 
 def stable(times: Sequence[float]) -> bool:
-    """True if more samples would not move the median of these: half its interval is at most 0.2 %
-    of it."""
+    """True if half the interval of the median is at most 0.2 % of it."""
     if len(times) < MIN_SAMPLES:
         return False
     low, high = interval(times) or (0.0, inf)
