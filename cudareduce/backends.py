@@ -1,4 +1,4 @@
-"""Which backend runs: the GPU where there is a usable one, else the CPU, and never in silence."""
+"""Selects and opens a backend: the GPU if there is a usable one, else the CPU emulator."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """What it takes to open a backend, here or in a child process.
+    """The parameters of a backend, for this process or a child.
 
-    `cache` is where what it compiles is kept; None is a folder that goes with the process.
-    `hazards` chooses the emulator's build that watches every access, `threads` is how many
-    processors the emulator uses, by default all. `bare` leaves memory on the GPU to tools that
-    watch it.
+    `cache` holds compiled kernels; None is a folder that ends with the process. `hazards` selects
+    the emulator's build with race detection, `threads` its number of processors, by default all.
+    `bare` turns off guards and poison on the GPU, for tools that watch its memory.
     """
 
     name: BackendName
@@ -41,25 +40,24 @@ class BackendSpec:
         return self.name in TIMED_BACKENDS
 
     def with_cache(self, folder: Path) -> BackendSpec:
-        """This one, which keeps what it compiles there if it has no place of its own for it."""
+        """The spec with a cache in this folder, if it is of the emulator and has none."""
         return replace(self, cache=self.cache or folder) if self.name == "cpu" else self
 
 
 def default_cache() -> Path:
-    """Where compiled kernels are kept between runs."""
+    """The folder of compiled kernels."""
     import platformdirs
 
     return user_dir(platformdirs.user_cache_dir)
 
 
 def why_unusable(folder: Path) -> str | None:
-    """Why nothing can be kept in a folder, or it cannot be made; None if it can. Nothing is left
-    there."""
+    """Why a folder cannot be made or written; None if it can."""
     if not folder.is_absolute():
         return "there is no home folder"
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
-        with TemporaryFile(dir=there):
+        with TemporaryFile(dir=existing):
             return None
     except OSError as error:
         return error.strerror
@@ -68,9 +66,8 @@ def why_unusable(folder: Path) -> str | None:
 def choose_backend(
     wanted: str, device: int, use_cache: bool
 ) -> tuple[BackendSpec, tuple[str, ...]]:
-    """The backend to use where `auto`, `cuda` or `cpu` is wanted, and remarks: why `auto` had to
-    fall back, why nothing is kept. Raises EnvironmentProblem if `cuda` is wanted and cannot be
-    had."""
+    """The backend for `auto`, `cuda` or `cpu`, and remarks: why `auto` falls back to the CPU, why
+    nothing is cached. Raises EnvironmentProblem if `cuda` is not available."""
     cache, remarks = default_cache() if use_cache else None, []
     why = why_unusable(cache) if cache else None
     if why:
@@ -96,7 +93,7 @@ def choose_backend(
 
 
 def gpu_count() -> int:
-    """How many GPUs the driver sees; 0 without one, or without PyCUDA."""
+    """The number of GPUs that the driver sees; 0 without driver or PyCUDA."""
     from cudareduce.gpu import driver
 
     try:
@@ -107,41 +104,39 @@ def gpu_count() -> int:
 
 @contextmanager
 def counting_emulator(cache: Path | None) -> Iterator[CountingBackend]:
-    """The emulator's build that counts what warps ask of memory. Raises EnvironmentProblem without
-    g++."""
+    """The emulator's build that counts memory accesses. Raises EnvironmentProblem without g++."""
     from cudareduce.emulator.cpu import CpuBackend
 
     with CpuBackend(cache=cache, counts=True) as backend:
         yield backend
 
 
-def open_timed(spec: BackendSpec) -> TimedBackend:
-    """The GPU that a spec names, for what only a GPU can do. Raises EnvironmentProblem."""
-    return open_cuda(spec)
-
-
 def emulator_beside(spec: BackendSpec) -> BackendSpec | None:
-    """The emulator: that of a spec or, beside a GPU, one that keeps what it compiles in the same
-    place; None where no g++ is found."""
+    """The emulator with the cache of a spec; None without g++."""
     if not spec.timed:
         return spec
     return BackendSpec("cpu", cache=spec.cache) if shutil.which("g++") else None
 
 
 def never_timed(wanted: str) -> bool:
-    """True of a backend's name, as it is asked for, that can have no times."""
+    """True if a --backend has no times on any machine."""
     return wanted == "cpu"
 
 
 def open_cuda(spec: BackendSpec) -> CudaBackend:
-    """The GPU that a spec names, through PyCUDA. Raises EnvironmentProblem."""
+    """The GPU of a spec. Raises EnvironmentProblem."""
     from cudareduce.gpu.cuda import CudaBackend
 
     return CudaBackend(spec.device, cache=spec.cache, bare=spec.bare)
 
 
+def open_timed(spec: BackendSpec) -> TimedBackend:
+    """The GPU of a spec, as the protocol of timed backends. Raises EnvironmentProblem."""
+    return open_cuda(spec)
+
+
 def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
-    """Open a backend; `catch_faults` makes an invalid access on the CPU name its kernel. Raises
+    """Open a backend; with `catch_faults` an invalid access on the CPU names its kernel. Raises
     EnvironmentProblem."""
     if spec.name == "cuda":
         return open_cuda(spec)
