@@ -65,7 +65,7 @@ def bench_(context: click.Context, /, **options: Any) -> int:
     _prepare_to_fork()
     options["argv"] = tuple(context.obj)
     if options["gpus"] is not None:
-        from cudareduce.collectives.sharded_bench import ShardedRequest, bench_sharded
+        from cudareduce.collectives.sharded import ShardedRequest, bench_sharded
 
         return bench_sharded(make_request(ShardedRequest, options))
     if options["meet"] is not None:

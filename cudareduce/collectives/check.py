@@ -20,7 +20,7 @@ from typing import get_args
 
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.budget import Deadline
-from cudareduce.collectives.communicator import Communicator, RankLost
+from cudareduce.collectives.communicator import Communicator, RankLost, connect, find_placement
 from cudareduce.collectives.engines import AutoEngine
 from cudareduce.collectives.kernels import ExchangeKernel, kernels_in, load_kernels, source_folders
 from cudareduce.collectives.launcher import (
@@ -32,7 +32,6 @@ from cudareduce.collectives.launcher import (
     worst_of_ranks,
 )
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS, Collective
-from cudareduce.collectives.rendezvous import connect, find_placement
 from cudareduce.compare.check import conclude_stored, conclude_trees, thresholds_of
 from cudareduce.compare.measure import rounds_of
 from cudareduce.compare.request import CheckRequest

@@ -16,7 +16,7 @@ from cudareduce import __version__
 from cudareduce.backend import Backend
 from cudareduce.backends import choose_backend, open_backend
 from cudareduce.bench.command import verdict_codes
-from cudareduce.collectives.communicator import Communicator
+from cudareduce.collectives.communicator import Communicator, Placement, connect, find_placement
 from cudareduce.collectives.engines import (
     AutoEngine,
     Engine,
@@ -43,12 +43,24 @@ from cudareduce.collectives.launcher import (
     require_equal,
     start,
 )
-from cudareduce.collectives.libraries import KINDS, Wanted, library_engines, select_libraries
 from cudareduce.collectives.names import Collective
-from cudareduce.collectives.nccl import load, version_in
-from cudareduce.collectives.records import LinkRates, with_bandwidth, with_times
-from cudareduce.collectives.rendezvous import Placement, connect, find_placement
-from cudareduce.collectives.timing import IN_A_LOOP, SAMPLES, UNCOUNTED, measure_engines
+from cudareduce.collectives.nccl import (
+    KINDS,
+    Wanted,
+    library_engines,
+    load,
+    select_libraries,
+    version_in,
+)
+from cudareduce.collectives.timing import (
+    IN_A_LOOP,
+    SAMPLES,
+    UNCOUNTED,
+    LinkRates,
+    measure_engines,
+    with_bandwidth,
+    with_times,
+)
 from cudareduce.collectives.verification import STUMBLE, verify_engine
 from cudareduce.collectives.windows import layout, open_windows
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code

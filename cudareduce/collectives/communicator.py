@@ -1,8 +1,10 @@
-"""What ranks exchange on the host, and the watchdog that names a rank that is lost.
+"""Ranks: how they find each other, what they exchange on the host, and who is lost.
 
-Rank 0 has two connections to each other rank. One carries data. On the other, both ends send a
-heartbeat every second, so that a rank that ended or stands still is found while the main thread
-waits in a kernel or in a library.
+Rank 0 listens on a TCP port. The others read its hosts, port and key from a file, or dial
+tcp://HOST:PORT with the launcher's job name as key. Both sides prove that they know the key. Each
+other rank has two connections to rank 0. One carries data. On the other, both ends send heartbeats,
+so that a rank that ended or stands still is found while the main thread waits in a kernel or in a
+library.
 """
 
 from __future__ import annotations
@@ -10,26 +12,32 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import secrets
 import signal
 import socket
+import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
+from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.contract import AbsentError
 
 Value = TypeVar("Value")
 
-#: Seconds between heartbeats, and of silence after which a rank counts as lost.
-BEAT_S, SILENCE_S = 1.0, 7.0
-#: Seconds that the main thread has to end after a loss, and that closing waits for the other end.
-_END_S = 2.0
+#: Seconds until all ranks must have come, and until a connection must have proved its key.
+ARRIVAL_S, _HANDSHAKE_S = 30.0, 2.0
+#: Seconds without a heartbeat after which a rank counts as lost. Heartbeats are sent seven times as
+#: often; after a loss the main thread has two of these to end, and closing waits as long.
+SILENCE_S, _BEATS, _END_BEATS = 7.0, 7, 2
 #: Seconds that a call which waits for other ranks may take: many times more than it needs.
 LIMIT_S = 30.0
 #: Part of the last line of a process that `watchdog` ended.
@@ -42,13 +50,87 @@ class RankLost(EnvironmentProblem):
     """A rank did not come, ended, or stands still."""
 
 
-def send(connection: Connection, value: Any) -> None:
+class Launcher(NamedTuple):
+    """The environment variables of a launcher. `job` names the job uniquely on the machine."""
+
+    name: str
+    rank: str
+    size: str
+    local_rank: str
+    job: str
+
+
+OWN = Launcher("cudareduce", "CUDAREDUCE_RANK", "CUDAREDUCE_RANKS", "CUDAREDUCE_LOCAL_RANK",
+               "CUDAREDUCE_JOB")  # fmt: skip
+#: Slurm is last: an interactive shell has SLURM_PROCID too, for programs that run alone.
+LAUNCHERS = (
+    OWN,
+    Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"),
+    Launcher("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"),
+    Launcher("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_PORT"),
+    Launcher("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_ID"),
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a launcher placed this process: rank, number of ranks, rank on this host, job."""
+
+    launcher: str
+    rank: int
+    size: int
+    local_rank: int
+    job: str
+
+    def file(self, purpose: str = "") -> str:
+        """The default rendezvous file: in this folder, named after the job and a `purpose`."""
+        return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', self.job)}{purpose}.json"
+
+
+def find_placement(environment: Mapping[str, str]) -> Placement | None:
+    """This process's placement, None without a launcher. Raises UsageError on bad numbers."""
+    for launcher in LAUNCHERS:
+        if launcher.rank not in environment or launcher.size not in environment:
+            continue
+        size = _number(environment, launcher, launcher.size, 1)
+        if size == 1:
+            continue
+        rank = local_rank = _number(environment, launcher, launcher.rank, 0)
+        if launcher.local_rank in environment:
+            local_rank = _number(environment, launcher, launcher.local_rank, 0)
+        if rank >= size:
+            raise UsageError(
+                f"{launcher.name} set {launcher.rank}={rank} and {launcher.size}={size}: ranks "
+                "count from 0"
+            )
+        if size > MOST_RANKS:
+            raise UsageError(
+                f"{launcher.name} started {size} ranks, and cudareduce takes {MOST_RANKS} at most: "
+                "start fewer"
+            )
+        job = environment.get(launcher.job, "job")
+        return Placement(launcher.name, rank, size, local_rank, job)
+    return None
+
+
+def _number(environment: Mapping[str, str], launcher: Launcher, name: str, least: int) -> int:
+    with suppress(ValueError):
+        if int(environment[name]) >= least:
+            return int(environment[name])
+    raise UsageError(
+        f"{launcher.name} set {name}={environment[name]!r}, which is not a valid number: unset it "
+        "to run alone"
+    )
+
+
+def _send(connection: Connection, value: Any) -> None:
     """Send a value as JSON: text from outside is never unpickled. Raises OSError."""
     connection.send_bytes(json.dumps(value).encode())
 
 
-def receive(connection: Connection) -> Any:
-    """The next value. Raises OSError and EOFError."""
+def _receive(connection: Connection) -> Any:
     return json.loads(connection.recv_bytes())
 
 
@@ -64,52 +146,67 @@ class Peer:
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.host}"
 
-    def shut_down(self) -> None:
-        """Wake a thread that waits for data."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.data.fileno())) as sock:
-            sock.shutdown(socket.SHUT_RDWR)
+    @property
+    def ended(self) -> str:
+        return f"{self} has ended: see what it printed, and that all ranks run the same command"
 
-    def close(self) -> None:
+    def close(self, limit_s: float) -> None:
         """Close both connections. Reads heartbeats until the other end closes: closing a socket
         with unread bytes would discard what was sent last."""
-        deadline = time.monotonic() + _END_S
+        deadline = time.monotonic() + limit_s
         with suppress(OSError, EOFError):
-            with socket.socket(fileno=os.dup(self.watch.fileno())) as sock:
-                sock.shutdown(socket.SHUT_WR)
+            _shut_down(self.watch, socket.SHUT_WR)
             while self.watch.poll(max(0.0, deadline - time.monotonic())):
                 self.watch.recv_bytes()
         self.watch.close()
         self.data.close()
 
 
+def _shut_down(connection: Connection, how: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as sock:
+        sock.shutdown(how)
+
+
 class Communicator:
     """The connections of one rank: on rank 0 to all others in order, elsewhere to rank 0. A context
-    manager, which closes them. The process also ends with the `parent` that started it."""
+    manager, which closes them. The process also ends with the `parent` that started it. All methods
+    raise RankLost."""
 
-    def __init__(self, rank: int, size: int, peers: list[Peer], parent: int | None = None) -> None:
+    def __init__(
+        self, rank: int, size: int, peers: list[Peer], parent: int | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> None:  # fmt: skip
         self.rank, self.size, self._peers, self._parent = rank, size, peers, parent
+        self._silence_s, self._beat_s = silence_s, silence_s / _BEATS
+        self._end_s = _END_BEATS * self._beat_s
         self._activity, self._why = "", ""
         self._failed, self._closing = Event(), Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def gather(self, value: Any) -> list[Any]:
-        """On rank 0 the values of all ranks in order, elsewhere an empty list. Raises RankLost."""
+        """On rank 0 the values of all ranks in order, elsewhere an empty list."""
         if self.rank:
-            self._send(self._peers[0], value)
+            with self._reaching(self._peers[0]):
+                _send(self._peers[0].data, value)
             return []
-        return [value, *map(self._receive, self._peers)]
+        values = [value]
+        for peer in self._peers:
+            with self._reaching(peer):
+                values.append(_receive(peer.data))
+        return values
 
     def broadcast(self, value: Any = None) -> Any:
-        """Rank 0's value, on all ranks. Raises RankLost."""
-        if self.rank:
-            return self._receive(self._peers[0])
+        """Rank 0's value, on all ranks."""
         for peer in self._peers:
-            self._send(peer, value)
+            with self._reaching(peer):
+                if self.rank:
+                    return _receive(peer.data)
+                _send(peer.data, value)
         return value
 
     def all_gather(self, value: Any) -> list[Any]:
-        """The values of all ranks in order, on all ranks. Raises RankLost."""
+        """The values of all ranks in order, on all ranks."""
         values: list[Any] = self.broadcast(self.gather(value))
         return values
 
@@ -119,7 +216,7 @@ class Communicator:
         return [base64.b64decode(text) for text in texts]
 
     def barrier(self) -> None:
-        """Wait until all ranks are here. Raises RankLost."""
+        """Wait until all ranks are here."""
         self.all_gather(None)
 
     @contextmanager
@@ -131,54 +228,47 @@ class Communicator:
         finally:
             self._activity = ""
 
-    def _send(self, peer: Peer, value: Any) -> None:
+    @contextmanager
+    def _reaching(self, peer: Peer) -> Iterator[None]:
+        """Raises RankLost if the connection fails: the watchdog knows which rank is the cause, once
+        its own connection has told it."""
         try:
-            send(peer.data, value)
-        except OSError:
-            raise self._lost(peer) from None
-
-    def _receive(self, peer: Peer) -> Any:
-        try:
-            return receive(peer.data)
+            yield
         except (OSError, EOFError):
-            raise self._lost(peer) from None
-
-    def _lost(self, peer: Peer) -> RankLost:
-        """The error to raise when a connection fails: the watchdog knows which rank is the cause,
-        once its own connection has told it."""
-        self._failed.wait(SILENCE_S + _END_S)
-        return RankLost(self._why or _ended(peer))
+            self._failed.wait(self._silence_s + self._end_s)
+            raise RankLost(self._why or peer.ended) from None
 
     def _watch(self) -> None:
         """Exchange heartbeats until closed, or until a rank is lost."""
         heard = {peer: time.monotonic() for peer in self._peers}
         beaten, awake = 0.0, time.monotonic()
         while not self._closing.is_set():
-            if time.monotonic() - awake > 2 * BEAT_S:  # this process was not running
-                heard = dict.fromkeys(heard, time.monotonic())
-            awake = time.monotonic()
-            if time.monotonic() - beaten >= BEAT_S:
-                beaten = time.monotonic()
+            now = time.monotonic()
+            if now - awake > 2 * self._beat_s:  # this process was not running
+                heard = dict.fromkeys(heard, now)
+            awake = now
+            if now - beaten >= self._beat_s:
+                beaten = now
                 self._tell(_BEAT)
-            ready = wait([peer.watch for peer in heard], BEAT_S / 4) if heard else []
+            ready = wait([peer.watch for peer in heard], self._beat_s / 4) if heard else []
             if not heard:
-                self._closing.wait(BEAT_S / 4)
+                self._closing.wait(self._beat_s / 4)
             for peer in [peer for peer in heard if peer.watch in ready]:
                 try:
                     message = peer.watch.recv_bytes()
                 except (OSError, EOFError):
-                    return self._fail(_ended(peer))
+                    return self._fail(peer.ended)
                 heard[peer] = time.monotonic()
                 if message == _LEAVES:
                     del heard[peer]
                 elif message.startswith(_LOST):
                     return self._fail(message.removeprefix(_LOST).decode())
-            silent = [peer for peer, at in heard.items() if time.monotonic() - at > SILENCE_S]
-            if silent:
-                return self._fail(
-                    f"{silent[0]} has not been heard of for {SILENCE_S:.0f} s: see what it "
-                    "printed, and that all ranks run the same command"
-                )
+            for peer, at in heard.items():
+                if time.monotonic() - at > self._silence_s:
+                    return self._fail(
+                        f"{peer} has not been heard of for {self._silence_s:g} s: see what it "
+                        "printed, and that all ranks run the same command"
+                    )
             if self._parent not in (None, os.getppid()):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return self._fail("the process that started the ranks has ended")
@@ -192,9 +282,9 @@ class Communicator:
         self._tell(_LOST + self._why.encode())
         self._failed.set()
         for peer in self._peers:
-            peer.shut_down()
-        if not self._closing.wait(_END_S):
-            print_last(self._why)
+            _shut_down(peer.data, socket.SHUT_RDWR)  # wakes a thread that waits for data
+        if not self._closing.wait(self._end_s):
+            _print_last(self._why)
             os._exit(RankLost.exit_code)
 
     def _tell(self, message: bytes) -> None:
@@ -213,11 +303,7 @@ class Communicator:
         if not self._failed.is_set():
             self._tell(_LEAVES)
         for peer in self._peers:
-            peer.close()
-
-
-def _ended(peer: Peer) -> str:
-    return f"{peer} has ended: see what it printed, and that all ranks run the same command"
+            peer.close(self._end_s)
 
 
 def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
@@ -237,7 +323,7 @@ def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
     return made[0]
 
 
-def print_last(why: str) -> None:
+def _print_last(why: str) -> None:
     """Print why this process ends, from a thread that nothing waits for."""
     print(f"cudareduce: {why}", file=sys.stderr, flush=True)
 
@@ -251,7 +337,7 @@ def watchdog(
     another rank can only be ended so. The other ranks notice the end."""
 
     def end() -> None:
-        print_last(f"{call} {GAVE_UP} {limit_s:g} s: {remedy}")
+        _print_last(f"{call} {GAVE_UP} {limit_s:g} s: {remedy}")
         os._exit(code)
 
     timer = Timer(limit_s, end)
@@ -261,3 +347,206 @@ def watchdog(
         yield
     finally:
         timer.cancel()
+
+
+def connect(
+    placement: Placement, where: str | None = None, *, arrival_s: float = ARRIVAL_S,
+    silence_s: float = SILENCE_S,
+) -> Communicator:  # fmt: skip
+    """Connect to the other ranks. `where` is a file that all can read, named after the job unless
+    given, or tcp://HOST:PORT of rank 0. Raises RankLost if one does not come within `arrival_s`,
+    and UsageError for an unusable `where`."""
+    own = placement.launcher == OWN.name  # all ranks are on this host
+    if where is None:
+        where = placement.job if own else placement.file()
+    address = _address(where)
+    if placement.rank:
+        peers = [_dial(placement, where, address, arrival_s)]
+    elif address:
+        with _listen(where, address) as server:
+            peers = _accept(placement, server, placement.job.encode(), arrival_s)
+    else:
+        hosts = ["127.0.0.1"] if own else [socket.gethostname(), socket.getfqdn()]
+        with _listen(where, ("127.0.0.1" if own else "", 0)) as server:
+            key = _publish(Path(where), hosts, server.getsockname()[1])
+            try:
+                peers = _accept(placement, server, key, arrival_s)
+            finally:
+                Path(where).unlink(missing_ok=True)
+    parent = os.getppid() if own else None
+    return Communicator(placement.rank, placement.size, peers, parent, silence_s)
+
+
+def _address(where: str) -> tuple[str, int] | None:
+    """Host and port of tcp://HOST:PORT, None for a file."""
+    if not where.startswith("tcp://"):
+        if not where or "://" in where:
+            raise UsageError(f"--meet {where!r}: give a file, or rank 0's host as tcp://HOST:PORT")
+        return None
+    host, _, port = where.removeprefix("tcp://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UsageError(f"--meet {where}: give rank 0's host and a free port, tcp://HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _listen(where: str, address: tuple[str, int]) -> socket.socket:
+    try:
+        return socket.create_server(address)
+    except OSError as error:
+        raise UsageError(
+            f"--meet {where}: rank 0 cannot listen there ({error.strerror}): give this host, and "
+            "another port"
+        ) from None
+
+
+def _publish(path: Path, hosts: list[str], port: int) -> bytes:
+    """Write hosts, port and a new key to a file; returns the key. Raises UsageError."""
+    if path.exists() and _read_file(path) is None:
+        raise UsageError(f"--meet {path} is another file: name one that does not exist")
+    key = secrets.token_hex(16)
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        part.touch(mode=0o600)
+        part.write_text(json.dumps([hosts, port, key]))
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"--meet {path}: cannot be written ({error.strerror}): name a file in a folder that "
+            "all ranks can read"
+        ) from None
+    return key.encode()
+
+
+def _read_file(path: Path) -> tuple[list[str], int, bytes] | None:
+    """Hosts, port and key of rank 0; None if the file is missing or holds something else."""
+    with suppress(Exception):
+        hosts, port, key = json.loads(path.read_text())
+        return [str(host) for host in hosts], int(port), str(key).encode()
+    return None
+
+
+class _Greeting(NamedTuple):
+    """What a rank sends first on each of its two connections, whose `channel` is data or watch."""
+
+    rank: int
+    size: int
+    host: str
+    channel: str
+
+
+def _accept(
+    placement: Placement, server: socket.socket, key: bytes, limit_s: float
+) -> list[Peer]:  # fmt: skip
+    """Wait for two connections of every other rank: one for data, one for the watchdog."""
+    known: dict[tuple[int, str], tuple[Connection, str]] = {}
+    size, deadline = placement.size, time.monotonic() + limit_s
+    while len(known) < 2 * (size - 1):
+        server.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            connection = _open(server.accept()[0])
+        except TimeoutError:
+            missing = [str(rank) for rank in range(1, size) if (rank, "data") not in known]
+            names = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            raise RankLost(
+                f"{names} of {size} did not come within {limit_s:.0f} s: see that all were "
+                "started, and what they printed"
+            ) from None
+        greeting = None
+        with suppress(Exception):  # not a rank of this job
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+            rank, said_size, host, channel = _receive(connection)
+            greeting = _Greeting(int(rank), int(said_size), str(host), str(channel))
+        if greeting and greeting.size != size:
+            why = (
+                f"rank {greeting.rank} on {greeting.host} is one of {greeting.size}, and rank 0 "
+                f"one of {size}: start all ranks with the same number of them"
+            )
+            for other in (connection, *(one for one, _ in known.values())):
+                with suppress(OSError):
+                    _send(other, {"error": why})
+            raise UsageError(why)
+        if greeting and 0 < greeting.rank < size and greeting.channel in ("data", "watch"):
+            with suppress(OSError):
+                _send(connection, {"host": socket.gethostname()})
+                _limit_reads(connection, 0)
+                known.setdefault((greeting.rank, greeting.channel), (connection, greeting.host))
+        else:
+            connection.close()
+    peers = []
+    for rank in range(1, size):
+        data, host = known[rank, "data"]
+        peers.append(Peer(rank, host, data, known[rank, "watch"][0]))
+    for peer in peers:
+        _send(peer.data, {})  # all have come
+    return peers
+
+
+def _dial(
+    placement: Placement, where: str, address: tuple[str, int] | None, limit_s: float
+) -> Peer:  # fmt: skip
+    """Connections to rank 0, as soon as it listens."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        published = _read_file(Path(where)) if address is None else None
+        if address is not None:
+            published = [address[0]], address[1], placement.job.encode()
+        try:
+            if published:
+                data, host = _greet(placement, *published, "data")
+                watch, _ = _greet(placement, *published, "watch")
+                if data.poll(max(0.0, deadline - time.monotonic())):
+                    _checked(_receive(data))
+                    return Peer(0, host, data, watch)
+        except UsageError:
+            raise
+        except Exception:
+            pass  # not rank 0 of this job, or not yet
+        time.sleep(0.05)
+    raise RankLost(
+        f"rank 0 did not appear at {where} within {limit_s:.0f} s, or not all others did: see "
+        "that all were started, with the same --meet"
+    )
+
+
+def _greet(
+    placement: Placement, hosts: list[str], port: int, key: bytes, channel: str
+) -> tuple[Connection, str]:
+    """An authenticated connection to the first of rank 0's hosts that answers, and its name."""
+    for host in hosts[:-1]:
+        with suppress(OSError):
+            sock = socket.create_connection((host, port), _HANDSHAKE_S)
+            break
+    else:
+        sock = socket.create_connection((hosts[-1], port), _HANDSHAKE_S)
+    connection = _open(sock)
+    answer_challenge(connection, key)
+    deliver_challenge(connection, key)
+    greeting = _Greeting(placement.rank, placement.size, socket.gethostname(), channel)
+    _send(connection, greeting)
+    host = str(_checked(_receive(connection))["host"])
+    _limit_reads(connection, 0)
+    return connection, host
+
+
+def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+    """Rank 0's reply. Raises UsageError if it refuses this rank."""
+    if "error" in reply:
+        raise UsageError(reply["error"])
+    return reply
+
+
+def _open(sock: socket.socket) -> Connection:
+    """A connection whose reads fail after `_HANDSHAKE_S`."""
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = Connection(sock.detach())
+    _limit_reads(connection, _HANDSHAKE_S)
+    return connection
+
+
+def _limit_reads(connection: Connection, seconds: float) -> None:
+    """Make reads fail after so many seconds; 0 is no limit."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as sock:
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)

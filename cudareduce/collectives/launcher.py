@@ -17,9 +17,8 @@ from typing import Any
 from cudareduce.backends import BackendSpec, gpu_count
 from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
-from cudareduce.collectives.communicator import GAVE_UP, Communicator
+from cudareduce.collectives.communicator import GAVE_UP, OWN, Communicator, Placement
 from cudareduce.collectives.names import MOST_RANKS
-from cudareduce.collectives.rendezvous import OWN, Placement
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.progress import say
 from cudareduce.temporary import temporary_folder

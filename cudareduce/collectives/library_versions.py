@@ -21,10 +21,10 @@ from cudareduce.bench.records import Recorder
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.collectives.check import JobMeasurement, JobRanks, Pairs, device_of, jobs_of
+from cudareduce.collectives.communicator import find_placement
 from cudareduce.collectives.launcher import check_room, most_ranks
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
-from cudareduce.collectives.rendezvous import find_placement
 from cudareduce.compare.check import check_rows
 from cudareduce.compare.report import Report, publish_comparison
 from cudareduce.compare.request import CheckRequest, Versions, load_thresholds

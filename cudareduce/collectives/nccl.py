@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
-from cudareduce.backend import Launch
+import numpy as np
+
+from cudareduce.backend import Launch, TimedBackend
 from cudareduce.collectives.communicator import Communicator, agree, watchdog
+from cudareduce.collectives.engines import Stage, StreamEngine
+from cudareduce.collectives.kernels import vector_of
 from cudareduce.collectives.names import Collective
+from cudareduce.collectives.windows import Windows
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.contract import AbsentError
+from cudareduce.libraries.interop import DeviceArray
 from cudareduce.machine.host import packaged
 from cudareduce.reduction.operators import Reduction
+from cudareduce.results.record import Record
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker
 
 #: The library's file name.
@@ -244,3 +253,232 @@ def version_in(path: Path) -> str:
 
 def _load_version(_: Parent, path: Path) -> str:
     return load(path).version
+
+
+Kind = Literal["nccl", "nccl-symm", "torch"]
+KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
+#: Types that NCCL's symmetric kernels support, and those that torch.distributed does not pass to
+#: NCCL.
+_SYMMETRIC, _NOT_IN_TORCH = ("float32", "float16", "bfloat16"), ("uint32", "uint64")
+_TORCH_OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
+#: How long ranks wait for each other in torch, all on this host.
+_TORCH_LIMIT, _LOOPBACK = timedelta(seconds=30), "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A requested library: its name in tables, and the file of its NCCL if one is named."""
+
+    name: str
+    kind: Kind
+    file: Path | None = None
+
+
+def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
+    """The libraries among these engine names; with several NCCL files one per file, numbered."""
+    wanted = []
+    for kind in (kind for kind in KINDS if kind in names):
+        if kind == "torch" or len(files) < 2:
+            wanted.append(Wanted(kind, kind, files[0] if files and kind != "torch" else None))
+        else:
+            wanted += [Wanted(f"{kind}:{k}", kind, file) for k, file in enumerate(files, 1)]
+    return tuple(wanted)
+
+
+@contextmanager
+def library_engines(
+    wanted: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
+) -> Iterator[tuple[list[StreamEngine], list[Record]]]:
+    """The available library engines while the block runs, and records of those that are skipped.
+    All ranks call it together. Raises RankLost."""
+    engines: list[StreamEngine] = []
+    skips: list[Record] = []
+    start = {"nccl": nccl_engine, "nccl-symm": symmetric_engine, "torch": torch_engine}
+    with ExitStack() as opened:
+        # torch first: it would use a libnccl.so.2 that is already loaded in place of its own
+        for library in sorted(wanted, key=lambda library: library.kind != "torch"):
+            cause, why = "unfit", _why_unfit(library.kind, stage)
+            if not why and backend is None:
+                cause, why = "machine", "takes a GPU for each rank, and nothing of it is tried here"
+            elif not why and backend:
+                try:
+                    engine = start[library.kind](library, stage, backend)
+                    engines.append(opened.enter_context(engine))
+                except AbsentError as error:
+                    cause, why = "machine", str(error)
+            if why:
+                skip = stage.record(library.name, 0, verdict="skip", reason=why, cause=cause)
+                skips.append(skip)
+        yield engines, skips
+
+
+def _why_unfit(kind: Kind, stage: Stage) -> str | None:
+    """Why a library does not support a collective and reduction, or None."""
+    op, dtype = stage.reduction.op.name, stage.reduction.dtype.name
+    if kind == "torch" and dtype in _NOT_IN_TORCH:
+        return f"torch.distributed takes no {dtype}"
+    if kind == "nccl-symm" and stage.collective == "reduce":
+        return "NCCL has no kernels of symmetric memory for reduce"
+    if kind == "nccl-symm" and (op != "sum" or dtype not in _SYMMETRIC):
+        return f"NCCL has kernels of symmetric memory for sums of {', '.join(_SYMMETRIC)} alone"
+    return None
+
+
+class LibraryEngine(StreamEngine):
+    """A library's collective."""
+
+    def why_not(self, n: int) -> str | None:
+        stage = self.stage
+        multiple = vector_of(stage.reduction) * stage.comm.size
+        if stage.collective == "reduce-scatter" and n % multiple:
+            return f"it gives all ranks as many elements: give --n a multiple of {multiple}"
+        return None
+
+
+class NcclEngine(LibraryEngine):
+    """NCCL's collective, on this rank's window or on symmetric memory."""
+
+    def __init__(
+        self, name: str, stage: Stage, backend: TimedBackend, member: NcclCommunicator,
+        windows: Windows,
+    ) -> None:  # fmt: skip
+        super().__init__(stage)
+        self.name, self.windows, self.version = name, windows, member.nccl.version
+        self._backend, self._member = backend, member
+
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
+        stage, parts = self.stage, self.windows.layout
+        output, count = parts.output, n
+        if stage.collective == "reduce-scatter":
+            share = self.stage.own_slice(n)
+            output += share.start * stage.reduction.dtype.size
+            count = share.stop - share.start
+        return self._member.launch(
+            stage.collective, stage.reduction, self.windows.part(parts.input, 0).address,
+            self.windows.part(output, 0).address, count, self._backend.stream_handle,
+        )  # fmt: skip
+
+
+@contextmanager
+def nccl_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
+    """NCCL while the block runs. Raises RankLost, and AbsentError on all ranks if it is missing."""
+    nccl = agree(stage.comm, lambda: load(library.file))
+    with communicator(nccl, stage.comm) as member:
+        yield NcclEngine(library.name, stage, backend, member, stage.windows)
+
+
+@contextmanager
+def symmetric_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
+    """NCCL on symmetric memory while the block runs. Raises as `nccl_engine` does."""
+    nccl, comm = agree(stage.comm, lambda: load(library.file)), stage.comm
+    why = agree(comm, nccl.why_no_windows)
+    if why:
+        raise AbsentError(why)
+    parts = stage.windows.layout
+    parts = replace(parts, nbytes=parts.mail)  # without mail and slots
+    with communicator(nccl, comm) as member, symmetric_memory(member, comm, parts.nbytes) as own:
+        addresses = tuple(own if rank == comm.rank else 0 for rank in range(comm.size))
+        yield NcclEngine(library.name, stage, backend, member, Windows(addresses, comm.rank, parts))
+
+
+@contextmanager
+def torch_engine(_: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
+    """torch.distributed while the block runs. Raises RankLost, and AbsentError on all ranks if
+    torch is missing on one."""
+    comm = stage.comm
+    version = agree(comm, _torch_version)
+    import torch
+    import torch.distributed as dist
+
+    disable_multicast()
+    torch.cuda.set_device(torch.cuda.current_device())  # the device of the current context
+    torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
+    server = agree(comm, lambda: None if comm.rank else _store(stage, 0))
+    port = comm.broadcast(server.port if server else None)
+    store = agree(comm, lambda: server or _store(stage, port))
+    agree(comm, lambda: _begin_torch(stage, store))
+    yield TorchEngine(stage, version)
+    comm.barrier()  # no rank leaves while another is in a call
+    # an error at the end must not lose the measurements
+    with watchdog("torch.distributed's end"), suppress(RuntimeError):
+        dist.destroy_process_group()
+    comm.barrier()
+
+
+def _torch_version() -> str:
+    """The versions of torch and of its NCCL. Raises AbsentError."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        raise AbsentError("torch is not here: pip install torch") from None
+    if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
+        raise AbsentError(f"torch {torch.__version__} has no NCCL, or sees no GPU")
+    return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
+
+
+def _store(stage: Stage, port: int) -> Any:
+    """The TCPStore: a server on any port on rank 0, a client elsewhere."""
+    from torch.distributed import TCPStore
+
+    server = stage.comm.rank == 0
+    try:
+        return TCPStore(
+            _LOOPBACK, port, stage.comm.size, server, _TORCH_LIMIT, wait_for_workers=False
+        )
+    except RuntimeError as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _begin_torch(stage: Stage, store: Any) -> None:
+    import torch.distributed as dist
+
+    try:
+        dist.init_process_group("nccl", store=store, rank=stage.comm.rank,
+                                world_size=stage.comm.size, timeout=_TORCH_LIMIT)  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise AbsentError(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return f"torch.distributed says {(str(error).splitlines() or ['nothing'])[0]}"
+
+
+class TorchEngine(LibraryEngine):
+    """torch's collective on tensors that view this rank's window. All-reduce and reduce work in
+    place, as always in torch."""
+
+    name = "torch"
+
+    def __init__(self, stage: Stage, version: str) -> None:
+        super().__init__(stage)
+        self.version = version
+        parts = stage.windows.layout
+        if stage.collective != "reduce-scatter":
+            self.windows = replace(stage.windows, layout=replace(parts, input=parts.output))
+
+    def enqueue(self, n: int, call: int, late: int = 0) -> Launch:
+        import torch.distributed as dist
+
+        stage, parts = self.stage, self.windows.layout
+        op = getattr(dist.ReduceOp, _TORCH_OPS[stage.reduction.op.name])
+        array = self._tensor(parts.input, 0, n)
+        if stage.collective == "all-reduce":
+            return partial(dist.all_reduce, array, op=op)
+        if stage.collective == "reduce":
+            return partial(dist.reduce, array, 0, op=op)
+        share = self.stage.own_slice(n)
+        result = self._tensor(parts.output, share.start, share.stop - share.start)
+        return partial(dist.reduce_scatter_tensor, result, array, op=op)
+
+    def _tensor(self, part: int, start: int, count: int) -> Any:
+        """A view of `count` elements of the window. bfloat16 is passed as int16, since the array
+        interface does not know it."""
+        import torch
+
+        dtype = self.stage.reduction.dtype
+        narrow = dtype.name == "bfloat16"
+        address = self.windows.part(part + start * dtype.size, 0).address
+        array = DeviceArray(address, (count,), np.dtype("int16" if narrow else dtype.storage))
+        tensor = torch.as_tensor(array, device="cuda")
+        return tensor.view(torch.bfloat16) if narrow else tensor

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.backends import BackendSpec
-from cudareduce.collectives.rendezvous import find_placement
+from cudareduce.collectives.communicator import find_placement
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
 

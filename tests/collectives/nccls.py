@@ -11,9 +11,9 @@ from pathlib import Path
 
 from cudareduce.collectives import windows
 from cudareduce.collectives.collective import CollectiveExperiment, run_collective
-from cudareduce.collectives.libraries import select_libraries
+from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.names import Collective
-from cudareduce.collectives.rendezvous import Placement, connect
+from cudareduce.collectives.nccl import select_libraries
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.workers import fork_server

@@ -10,15 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from cudareduce.collectives.engines import engine_record
 from cudareduce.collectives.names import Collective
-from cudareduce.collectives.records import (
-    Batch,
-    LinkRates,
-    engine_record,
-    with_bandwidth,
-    with_times,
-)
-from cudareduce.collectives.timing import SAMPLES
+from cudareduce.collectives.timing import SAMPLES, Batch, LinkRates, with_bandwidth, with_times
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import to_json, write_text

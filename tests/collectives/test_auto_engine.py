@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.collectives.engines import COSTS, fastest_kernel, record_choice
+from cudareduce.collectives.engines import COSTS, engine_record, fastest_kernel, record_choice
 from cudareduce.collectives.kernels import kernels_of, load_kernels
-from cudareduce.collectives.records import engine_record
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.collectives import collective_sections

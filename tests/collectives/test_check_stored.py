@@ -15,8 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.collectives.launcher import worst_of_ranks
-from cudareduce.library.registry import load_registry
+from cudareduce.library.registry import Registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
 from tests.collectives.fake_ranks import CACHE, GPUS, PROGRAM
@@ -32,10 +31,9 @@ ALL_NEW = dict.fromkeys(ENGINES, "new")
 
 @pytest.fixture
 def check(
-    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry
+) -> Call:
     """`check` of a stored run, or of its file, on a machine whose jobs are simulated."""
-    registry = load_registry()
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: H200)
@@ -270,15 +268,6 @@ def test_what_collectives_have_not(check: Call, words: tuple[object, ...]) -> No
     code, _, err = check(stored(Machine()), Machine(1), *words)
     assert code == 2
     assert f"{words[0]} is about reductions of one GPU" in err
-
-
-def test_exit_codes_of_ranks() -> None:
-    """Python's own 1 must never read as a regression."""
-    assert worst_of_ranks([0, 0]) == 0
-    assert worst_of_ranks([0, 3]) == worst_of_ranks([6, 3]) == 3
-    assert worst_of_ranks([4, 4]) == 4
-    assert worst_of_ranks([0, 1]) == worst_of_ranks([-9, 0]) == worst_of_ranks([7, 3]) == 6
-    assert worst_of_ranks([0, 130, 2]) == 130
 
 
 @pytest.fixture

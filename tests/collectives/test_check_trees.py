@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.library.registry import load_registry
+from cudareduce.library.registry import Registry
 from tests.collectives.fake_ranks import CACHE, GPUS, PROGRAM
 from tests.collectives.simulated import Machine, made_by
 from tests.conftest import ROOT
@@ -32,9 +32,10 @@ def kernels(folder: Path, mine: Mapping[str, str]) -> Path:
 
 
 @pytest.fixture
-def check(cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def check(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry
+) -> Call:
     """`check --base` on a machine whose jobs are simulated: the first word is that machine."""
-    registry = load_registry()
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.compare.check.tool", made_by)

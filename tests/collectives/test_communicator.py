@@ -1,4 +1,4 @@
-"""Ranks find each other, say what they have, and notice who is gone."""
+"""Ranks find each other, exchange values, and notice who is gone; and how a command starts them."""
 
 from __future__ import annotations
 
@@ -21,88 +21,147 @@ from typing import Any
 
 import pytest
 
-from cudareduce.collectives import communicator, rendezvous
-from cudareduce.collectives.communicator import Communicator, RankLost
-from cudareduce.collectives.rendezvous import Placement, connect
+from cudareduce.collectives import communicator, launcher
+from cudareduce.collectives.communicator import (
+    LAUNCHERS,
+    Communicator,
+    Launcher,
+    Placement,
+    RankLost,
+    connect,
+    find_placement,
+)
 from cudareduce.errors import UsageError
+
+HOST = socket.gethostname()
+each_launcher = pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda launcher: launcher.name)
 
 
 def of(rank: int, size: int) -> Placement:
     return Placement("cudareduce", rank, size, rank, "a job")
 
 
-def together(size: int, where: str, do: Callable[[Communicator], Any]) -> list[Any]:
-    """What each of so many ranks returns, which are threads here, or the error it ends with."""
+def together(
+    size: int, where: object, do: Callable[[Communicator], Any], sizes: tuple[int, ...] = ()
+) -> list[Any]:
+    """The value that each rank, a thread, returns, or the error that ends it."""
 
-    def one(rank: int) -> Any:
+    def one(rank: int, size: int) -> Any:
         try:
-            with connect(of(rank, size), where) as met:
-                return do(met)
+            with connect(of(rank, size), str(where)) as comm:
+                return do(comm)
         except (RankLost, UsageError, ZeroDivisionError) as error:
             return error
 
     with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(one, range(size)))
+        return list(pool.map(one, range(size), sizes or (size,) * size))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def environment(launcher: Launcher, rank: str = "2", size: str = "4") -> dict[str, str]:
+    return {launcher.rank: rank, launcher.size: size, launcher.local_rank: "1", launcher.job: "j"}
 
 
-def test_values_travel_in_the_order_of_ranks(tmp_path: Path) -> None:
-    def talk(met: Communicator) -> Any:
-        first = met.all_gather({"rank": met.rank, "text": "é" * met.rank})
-        met.barrier()
-        return first, met.gather(met.rank**2), met.broadcast("of rank 0" if met.rank == 0 else None)
+@each_launcher
+def test_a_launcher_places_a_rank(launcher: Launcher) -> None:
+    variables = environment(launcher)
+    assert find_placement(variables) == Placement(launcher.name, 2, 4, 1, "j")
+    del variables[launcher.local_rank], variables[launcher.job]
+    assert find_placement(variables) == Placement(launcher.name, 2, 4, 2, "job")
 
-    answers = together(4, str(tmp_path / "m.json"), talk)
+
+def test_one_rank_alone_has_no_placement() -> None:
+    slurm_shell = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_ID": "7"}
+    alone = {"RANK": "0", "WORLD_SIZE": "1"}
+    for variables in ({}, {"SLURM_PROCID": "0"}, alone, slurm_shell):
+        assert find_placement(variables) is None
+    both = slurm_shell | {"RANK": "1", "WORLD_SIZE": "2"}
+    assert find_placement(both) == Placement("torchrun", 1, 2, 1, "job")
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "words"),
+    [
+        ("4", "4", "RANK=4 and WORLD_SIZE=4: ranks count from 0"),
+        ("-1", "4", "RANK='-1', which is not a valid number"),
+        ("one", "4", "RANK='one', which is not a valid number"),
+        ("0", "", "WORLD_SIZE='', which is not a valid number"),
+        ("0", "0", "WORLD_SIZE='0', which is not a valid number"),
+        ("0", "9", "started 9 ranks, and cudareduce takes 8 at most"),
+    ],
+)
+def test_a_wrong_number_of_a_launcher_is_named(rank: str, size: str, words: str) -> None:
+    with pytest.raises(UsageError, match="torchrun") as caught:
+        find_placement({"RANK": rank, "WORLD_SIZE": size})
+    assert words in str(caught.value)
+
+
+def test_values_arrive_in_the_order_of_ranks(tmp_path: Path) -> None:
+    def talk(comm: Communicator) -> Any:
+        first = comm.all_gather({"rank": comm.rank, "text": "é" * comm.rank})
+        comm.barrier()
+        large = comm.all_gather("x" * 3_000_000)  # more than sockets hold
+        return first, comm.gather(comm.rank**2), comm.broadcast(f"of rank {comm.rank}"), large
+
+    results = together(4, tmp_path / "m.json", talk)
     every = [{"rank": rank, "text": "é" * rank} for rank in range(4)]
-    assert [answer[0] for answer in answers] == [every] * 4
-    assert [answer[1] for answer in answers] == [[0, 1, 4, 9], [], [], []]
-    assert {answer[2] for answer in answers} == {"of rank 0"}
-    assert list(tmp_path.iterdir()) == []  # the note is gone
+    assert [result[0] for result in results] == [every] * 4
+    assert [result[1] for result in results] == [[0, 1, 4, 9], [], [], []]
+    assert {result[2] for result in results} == {"of rank 0"}
+    assert [result[3] for result in results] == [["x" * 3_000_000] * 4] * 4
+    assert list(tmp_path.iterdir()) == []  # the file is gone
 
 
-def test_large_values_travel_whole(tmp_path: Path) -> None:
-    answers = together(3, str(tmp_path / "m"), lambda met: met.all_gather("x" * 3_000_000))
-    assert answers == [["x" * 3_000_000] * 3] * 3
+def test_ranks_meet_at_an_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UsageError, match="cannot listen there"):
+            connect(of(0, 2), where)
+    assert together(3, where, lambda comm: comm.all_gather(comm.rank)) == [[0, 1, 2]] * 3
 
 
-def test_an_address_does_as_well() -> None:
-    where = f"tcp://127.0.0.1:{free_port()}"
-    assert together(3, where, lambda met: met.all_gather(met.rank)) == [[0, 1, 2]] * 3
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("tcp://nowhere", "give rank 0's host and a free port"),
+        ("tcp://host:99999", "give rank 0's host and a free port"),
+        ("tcp://:5000", "give rank 0's host and a free port"),
+        ("/no/such/folder/m", "cannot be written (No such file or directory)"),
+    ],
+)
+def test_an_unusable_place_is_a_usage_error(where: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(of(0, 2), where)
+    assert words in str(caught.value)
 
 
-def test_the_note_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "ARRIVAL_S", 0.5)
-    path, seen = tmp_path / "m", []
+def test_another_file_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "thesis.txt"
+    path.write_text("all of it")
+    with pytest.raises(UsageError, match="is another file"):
+        connect(of(0, 2), str(path))
+    assert path.read_text() == "all of it"
 
-    def look(_: float) -> None:
-        seen.append(stat.S_IMODE(path.stat().st_mode))
-        time.sleep(0.6)
 
+def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m"
     with ThreadPoolExecutor(1) as pool:
-        alone = pool.submit(connect, of(0, 2), str(path))
+        alone = pool.submit(connect, of(0, 4), str(path), arrival_s=0.3)
         while not path.exists():
             time.sleep(0.01)
-        look(0)
-        with pytest.raises(RankLost, match="rank 1 of 2 did not come within"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600  # it has the key
+        with pytest.raises(RankLost, match=r"ranks 1, 2, 3 of 4 did not come"):
             alone.result()
-    assert seen == [0o600]
     assert not path.exists()
+    for text in ("", '[[], 9, "x"]', '[["127.0.0.1"], 1e999, "x"]', '[["127.0.0.1"], 99999, "x"]',
+                 "[" * 9999):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(RankLost, match="rank 0 did not appear at"):
+            connect(of(1, 4), str(path), arrival_s=0.1)
 
 
-def test_who_does_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "ARRIVAL_S", 0.5)
-    with pytest.raises(RankLost, match=r"ranks 1, 2, 3 of 4 did not come"):
-        connect(of(0, 4), str(tmp_path / "m"))
-    with pytest.raises(RankLost, match="rank 0 did not appear at"):
-        connect(of(1, 4), str(tmp_path / "m"))
-
-
-def test_strangers_are_not_let_in(tmp_path: Path) -> None:
+def test_strangers_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that send garbage, that do not know the key, and that claim no possible rank."""
+    monkeypatch.setattr(communicator, "_HANDSHAKE_S", 0.5)
     path = tmp_path / "m"
 
     def published() -> tuple[int, bytes]:
@@ -128,42 +187,36 @@ def test_strangers_are_not_let_in(tmp_path: Path) -> None:
             connection.send_bytes(json.dumps(greeting).encode())
             connection.recv_bytes()
 
-    good = {"rank": 1, "size": 2, "host": "h", "channel": "data"}
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(connect, of(0, 2), str(path))
         for text in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b"\x7f\xff\xff\xff"):
             garbage(text)
-        authenticated(b"wrong", good)
-        for part in ({"rank": 7}, {"rank": 0}, {"rank": "one"}, {"channel": "other"}):
-            authenticated(None, good | part)
-        authenticated(None, [])
-        authenticated(None, {})
+        authenticated(b"wrong", [1, 2, "h", "data"])
+        impossible: list[Any] = [[7, 2, "h", "data"], [0, 2, "h", "data"], ["one", 2, "h", "data"],
+                                 [1, 2, "h", "other"], [], {}]  # fmt: skip
+        for greeting in impossible:
+            authenticated(None, greeting)
         with pool.submit(connect, of(1, 2), str(path)).result() as one, first.result() as zero:
-            told = pool.submit(zero.all_gather, "zero")
-            assert one.all_gather("one") == ["zero", "one"] == told.result()
+            gathered = pool.submit(zero.all_gather, "zero")
+            assert one.all_gather("one") == ["zero", "one"] == gathered.result()
 
 
-def test_notes_that_are_none_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rendezvous, "ARRIVAL_S", 0.3)
-    deep, far = "[" * 9999, '[["127.0.0.1"], 99999, "x"]'
-    for text in ('[[], 9, "x"]', '[["127.0.0.1"], 1e999, "x"]', far, deep):
-        (tmp_path / "m").write_text(text)
-        with pytest.raises(RankLost, match="rank 0 did not appear"):
-            connect(of(1, 2), str(tmp_path / "m"))
+def test_ranks_with_another_number_of_ranks_are_refused(tmp_path: Path) -> None:
+    first, other = together(2, tmp_path / "m", Communicator.barrier, sizes=(2, 3))
+    assert str(first) == str(other)
+    assert "is one of 3, and rank 0 one of 2: start all ranks with the same number" in str(first)
 
 
-def test_a_rank_that_fails_tells_all(tmp_path: Path) -> None:
-    def fail(met: Communicator) -> Any:
-        met.barrier()
-        if met.rank == 2:
+def test_a_rank_that_fails_ends_all_with_its_error(tmp_path: Path) -> None:
+    def fail(comm: Communicator) -> Any:
+        comm.barrier()
+        if comm.rank == 2:
             raise ZeroDivisionError("one by zero")
-        return met.all_gather(None)
+        return comm.all_gather(None)
 
-    answers = together(4, str(tmp_path / "m"), fail)
-    words = f"rank 2 on {socket.gethostname()}: one by zero"
-    assert [str(answer) for answer in answers] == [words, words, "one by zero", words]
+    words = f"rank 2 on {HOST}: one by zero"
+    results = together(4, tmp_path / "m", fail)
+    assert [str(result) for result in results] == [words, words, "one by zero", words]
 
 
 def _end(where: str, how: str) -> None:
@@ -175,50 +228,47 @@ def _end(where: str, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("ends", "has ended"), ("stands", "has not been heard of for 4 s")]
+    ("how", "silence_s", "words"),
+    [("ends", 60.0, "has ended"), ("stops", 0.5, "has not been heard of for 0.5 s")],
 )
 def test_a_rank_that_is_gone_is_named_on_all(
-    how: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, silence_s: float, words: str, tmp_path: Path
 ) -> None:
-    """However long that takes: the first rank that is lost is the one that all name."""
-    monkeypatch.setattr(communicator, "SILENCE_S", 60.0 if how == "ends" else 4.0)
     where = str(tmp_path / "m")
     process = multiprocessing.get_context("fork").Process(target=_end, args=(where, how))
     process.start()
 
     def one(rank: int) -> str:
         try:
-            with connect(of(rank, 3), where) as comm:
+            with connect(of(rank, 3), where, silence_s=silence_s) as comm:
                 comm.barrier()
                 return str(comm.all_gather("x" * 20_000_000))  # more than sockets hold
         except RankLost as lost:
             return str(lost)
 
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(one, (0, 2)))
-    assert process.pid is not None
+        reasons = list(pool.map(one, (0, 2)))
     process.kill()
     process.join()
-    for answer in answers:
-        assert answer.startswith(f"rank 1 on {socket.gethostname()} {words}")
+    for reason in reasons:
+        assert reason.startswith(f"rank 1 on {HOST} {words}")
 
 
 _STUCK = """
-import sys, time
-from cudareduce.collectives.rendezvous import Placement, connect
+import os, sys, time
+from cudareduce.collectives.communicator import Placement, connect
 rank, where = int(sys.argv[1]), sys.argv[2]
-with connect(Placement("other", rank, 3, rank, "j"), where) as comm:
-    comm.barrier()
+with connect(Placement("other", rank, 3, rank, "j"), where, silence_s=3.0) as comm:
     with comm.doing("a call"):
-        if rank != 1:
-            time.sleep(600)
-        comm._thread.join(0.5)
-        import os; os._exit(3)
+        comm.barrier()
+        if rank == 1:
+            os._exit(3)
+        time.sleep(600)
 """
 
 
-def test_ranks_that_wait_elsewhere_end_as_well(tmp_path: Path) -> None:
-    """In a kernel or a library, where no connection tells them that a rank is lost."""
+def test_ranks_that_wait_in_a_kernel_end_as_well(tmp_path: Path) -> None:
+    """No connection tells their main threads that a rank is lost."""
     processes = [
         subprocess.Popen([sys.executable, "-c", _STUCK, str(rank), str(tmp_path / "m")],
                          stderr=subprocess.PIPE, text=True)
@@ -227,62 +277,58 @@ def test_ranks_that_wait_elsewhere_end_as_well(tmp_path: Path) -> None:
     printed = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [6, 3, 6]
     for text in (printed[0], printed[2]):
-        assert text.startswith(f"cudareduce: rank 1 on {socket.gethostname()} has ended")
+        assert text.startswith(f"cudareduce: rank 1 on {HOST} has ended")
         assert text.endswith("; all were at a call\n")
 
 
-@pytest.mark.parametrize("takes", [60, 0])
-def test_the_watchdog_ends_only_what_takes_too_long(takes: int) -> None:
+def test_the_watchdog_ends_only_calls_that_take_too_long() -> None:
     code = (
         "import time; from cudareduce.collectives.communicator import watchdog\n"
-        f"with watchdog('a call', 0.5): time.sleep({takes})\ntime.sleep(1)"
+        "with watchdog('a call', 60): pass\n"
+        "with watchdog('another', 0.1): time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == (6 if takes else 0)
-    why = "cudareduce: a call has not ended within 0.5 s: see what else runs on these GPUs"
-    assert done.stderr.startswith(why if takes else "")
+    assert done.returncode == 6
+    why = "cudareduce: another has not ended within 0.1 s: see what else runs on these GPUs"
+    assert done.stderr.startswith(why)
+
+
+def test_exit_codes_of_ranks_become_one() -> None:
+    """Python's own 1 must never read as a regression."""
+    worst = launcher.worst_of_ranks
+    assert worst([0, 0]) == 0
+    assert worst([0, 3]) == worst([6, 3]) == 3
+    assert worst([4, 4]) == 4
+    assert worst([0, 1]) == worst([-9, 0]) == worst([7, 3]) == 6
+    assert worst([0, 130, 2]) == 130
+
+
+def test_a_rank_0_that_stands_still_does_not_hide_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "_GRACE_S", 0.1)
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["false"]) as second:
+        launcher._wait([first, second])
+        assert first.poll() is None
+        first.kill()
 
 
 @pytest.mark.parametrize(
-    ("where", "words"),
+    ("text", "code", "printed"),
     [
-        ("tcp://nowhere", "give rank 0's host and a free port"),
-        ("tcp://host:99999", "give rank 0's host and a free port"),
-        ("tcp://:5000", "give rank 0's host and a free port"),
-        ("/no/such/folder/m", "cannot be written (No such file or directory)"),
+        ("if rank: time.sleep(60)", 6, "rank 1 stood still and was ended\n"),
+        ("if rank: sys.stderr.write('Traceback\\n'); sys.exit(70)", 70, "rank 1: Traceback\n"),
+        ("if rank: sys.stderr.write('NCCL has not ended within 1 s\\n'); sys.exit(6)", 6,
+         "rank 1: NCCL has not ended within 1 s\n"),
+        ("sys.stderr.write('Error: no GPU\\n'); sys.exit(6)", 6, "Error: no GPU\n"),
     ],
-)
-def test_places_that_cannot_be_had(where: str, words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        connect(of(0, 2), where)
-    assert words in str(caught.value)
-
-
-def test_a_file_of_anything_else_is_left_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "thesis.txt"
-    path.write_text("all of it")
-    with pytest.raises(UsageError, match="is another file"):
-        connect(of(0, 2), str(path))
-    assert path.read_text() == "all of it"
-
-
-def test_ranks_that_were_told_of_other_numbers(tmp_path: Path) -> None:
-    def one(rank: int, size: int) -> str:
-        try:
-            with connect(of(rank, size), str(tmp_path / "m")) as met:
-                met.barrier()
-        except UsageError as error:
-            return str(error)
-        return ""
-
-    with ThreadPoolExecutor(2) as pool:
-        told = list(pool.map(one, (0, 1), (2, 3)))
-    assert told[0] == told[1]
-    assert "is one of 3, and rank 0 one of 2: start all ranks with the same number" in told[0]
-
-
-def test_a_port_that_is_taken() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        where = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(UsageError, match="cannot listen there"):
-            connect(of(0, 2), where)
+    ids=["stands still", "crashes", "is ended by the watchdog", "rank 0 has printed why"],
+)  # fmt: skip
+def test_what_only_a_rank_knows_is_printed(
+    text: str, code: int, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    program = tmp_path / "program.py"
+    program.write_text(f"import os, sys, time\nrank = int(os.environ['CUDAREDUCE_RANK'])\n{text}")
+    monkeypatch.setattr(launcher, "PROGRAM", (sys.executable, str(program)))
+    monkeypatch.setattr(launcher, "_GRACE_S", 0.3)
+    assert launcher.start(2, ()) == code
+    assert capfd.readouterr().err == printed

@@ -100,15 +100,17 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         load_kernels([tmp_path])
 
 
-def test_two_of_one_short_name(tmp_path: Path) -> None:
-    text = EXCHANGES["all_reduce_one_shot"].text.replace("all_reduce_one_shot", "one_shot")
-    (tmp_path / "one_shot.cu").write_text(text)
-    with pytest.raises(UsageError, match="are both called peer:one_shot"):
-        load_kernels([tmp_path])
-
-
-def test_two_of_one_name(tmp_path: Path) -> None:
-    path = EXCHANGES["reduce_scatter"].path
-    (tmp_path / path.name).write_text(path.read_text())
-    with pytest.raises(UsageError, match="have the same name"):
+@pytest.mark.parametrize(
+    ("kernel", "name", "words"),
+    [
+        ("all_reduce_one_shot", "one_shot", "are both called peer:one_shot"),
+        ("all_reduce_one_shot", "all_reduce_auto", "peer:auto is what picks a kernel"),
+        ("reduce_scatter", "reduce_scatter", "have the same name"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(
+    kernel: str, name: str, words: str, tmp_path: Path
+) -> None:  # fmt: skip
+    (tmp_path / f"{name}.cu").write_text(EXCHANGES[kernel].text.replace(kernel, name))
+    with pytest.raises(UsageError, match=words):
         load_kernels([tmp_path])

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from cudareduce.collectives.collective import CollectiveRequest, requested_libraries
-from cudareduce.collectives.libraries import Wanted
 from cudareduce.collectives.names import COLLECTIVES, Collective
-from cudareduce.collectives.nccl import Nccl, load, version_text
+from cudareduce.collectives.nccl import Nccl, Wanted, load, version_in, version_text
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.report.collectives import collective_sections
 from cudareduce.report.publish import Outputs
@@ -35,15 +34,46 @@ def asked(cache: Path, tmp_path: Path, nccl: Path) -> Asked:
     return Asked(folder=tmp_path, cache=cache, engines=("nccl",), files=(nccl,))
 
 
-def test_both_kinds_have_times(asked: Asked) -> None:
-    found = together(replace(asked, engines=("nccl", "nccl-symm")))
-    assert [(r.engine, r.n, r.verdict, r.reason) for r in found] == [
-        ("nccl", 1000, "pass", ""), ("nccl-symm", 1000, "pass", ""),
-    ]  # fmt: skip
-    for r in found:
-        assert (r.version, r.scope, r.ranks, r.distinct) == ("2.28.9", "library", 2, 1)
+def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
+    """Of a library that leaves a rank out, and of one that makes no communicator, none."""
+    builds = {"other": ("COST_US=12.0", "VERSION=23203", "NO_WINDOWS"), "wrong": ("LEAVES_OUT",),
+              "broken": ("NO_COMMUNICATOR",)}  # fmt: skip
+    files = (*asked.files, *(compiled(asked.folder, name, *d) for name, d in builds.items()))
+    scatter: tuple[Collective, str, str] = ("reduce-scatter", "sum", "float32")
+    tried = (*asked.tried, scatter)
+    found = together(replace(
+        asked, engines=("nccl", "nccl-symm"), files=files, tried=tried, sizes=(1000, 1001)
+    ))  # fmt: skip
+    reduced = [r for r in found if r.kernel == "all-reduce"]
+    known = {r.engine: r for r in reduced}
+    assert set(known) == {f"{kind}:{k}" for kind in ("nccl", "nccl-symm") for k in range(1, 5)}
+    assert {name: r.verdict for name, r in known.items()} == {
+        "nccl:1": "pass", "nccl:2": "pass", "nccl:3": "fail", "nccl:4": "skip",
+        "nccl-symm:1": "pass", "nccl-symm:2": "skip", "nccl-symm:3": "fail", "nccl-symm:4": "skip",
+    }  # fmt: skip
+    for name in ("nccl:1", "nccl-symm:1"):
+        r = known[name]
+        assert (r.reason, r.version, r.scope, r.ranks) == ("", "2.28.9", "library", 2)
+        assert r.distinct == 1
         assert r.time_us == pytest.approx(10 + 1.28)  # the library's, and an event's
         assert r.loop_us == pytest.approx(10 + 1.28 / 64)
+    assert known["nccl:2"].time_us == pytest.approx(13.28)
+    assert known["nccl:2"].version == "2.32.3"
+    no_windows = "NCCL 2.32.3 has no symmetric memory, which came with 2.27"
+    assert known["nccl-symm:2"].reason == no_windows
+    assert "element 0 is" in known["nccl:3"].reason
+    broken = known["nccl:4"]
+    assert broken.reason == "ncclCommInitRank of NCCL 2.28.9 has failed: system error"
+    assert broken.cause == "machine"
+    scattered = [r for r in found if r.kernel == "reduce-scatter" and r.engine == "nccl:1"]
+    assert [(r.n, r.verdict, r.cause) for r in scattered] == [(1000, "pass", None),
+                                                              (1001, "skip", "unfit")]  # fmt: skip
+    why = "it gives all ranks as many elements: give --n a multiple of 8"
+    assert scattered[1].reason == why
+    sections = collective_sections(Run({}, H200, {}, tuple(found)), reduced)
+    notes = [note for section in sections for note in section.notes]
+    assert any(note.startswith("versions: nccl:1 2.28.9, nccl:2 2.32.3") for note in notes)
+    assert f"nccl-symm:2: skipped: {no_windows}" in notes
 
 
 @pytest.mark.slow
@@ -55,15 +85,6 @@ def test_collectives_operators_and_types(asked: Asked) -> None:
     for r in found:
         assert (r.verdict, r.reason) == ("pass", ""), r.dtype
         assert r.time_us
-
-
-def test_shares_that_are_not_equal_are_told(asked: Asked) -> None:
-    scatter: tuple[Collective, str, str] = ("reduce-scatter", "sum", "float32")
-    found = together(replace(asked, tried=(scatter,), sizes=(1000, 1001)))
-    assert [(r.n, r.verdict, r.cause) for r in found] == [(1000, "pass", None),
-                                                          (1001, "skip", "unfit")]  # fmt: skip
-    why = "it gives all ranks as many elements: give --n a multiple of 8"
-    assert found[1].reason == why
 
 
 @pytest.mark.long
@@ -97,39 +118,6 @@ def test_torch_on_tensors_that_are_windows(asked: Asked, nccl: Path) -> None:
     wrong = compiled(asked.folder, "wrong", "LEAVES_OUT")
     both = replace(asked, engines=("nccl", "torch"), torch=wrong)
     assert {r.engine: r.verdict for r in together(both)} == {"torch": "fail", "nccl": "pass"}
-
-
-def test_a_rank_that_is_left_out_is_found(asked: Asked) -> None:
-    wrong = compiled(asked.folder, "wrong", "LEAVES_OUT")
-    found = together(replace(asked, engines=("nccl", "nccl-symm"), files=(wrong,)))
-    assert [r.verdict for r in found] == ["fail", "fail"]
-    assert "element 0 is" in found[0].reason
-
-
-def test_two_libraries_are_two_engines(asked: Asked) -> None:
-    other = compiled(asked.folder, "other", "COST_US=12.0", "VERSION=23203", "NO_WINDOWS")
-    files = (*asked.files, other)
-    found = together(replace(asked, engines=("nccl", "nccl-symm"), files=files))
-    known = {r.engine: r for r in found}
-    assert list(known) == ["nccl:1", "nccl:2", "nccl-symm:1", "nccl-symm:2"]
-    assert [known[f"nccl:{k}"].version for k in (1, 2)] == ["2.28.9", "2.32.3"]
-    assert known["nccl:1"].time_us == pytest.approx(11.28)
-    assert known["nccl:2"].time_us == pytest.approx(13.28)
-    assert known["nccl-symm:2"].reason == (
-        "NCCL 2.32.3 has no symmetric memory, which came with 2.27"
-    )
-    (section,) = collective_sections(Run({}, H200, {}, tuple(found)), found)
-    assert section.notes[:2] == (
-        "versions: nccl:1 2.28.9, nccl:2 2.32.3, nccl-symm:1 2.28.9",
-        "nccl-symm:2: skipped: NCCL 2.32.3 has no symmetric memory, which came with 2.27",
-    )
-
-
-def test_a_communicator_that_does_not_begin_is_told(asked: Asked) -> None:
-    broken = compiled(asked.folder, "broken", "NO_COMMUNICATOR")
-    (found,) = together(replace(asked, files=(broken,)))
-    assert (found.verdict, found.cause) == ("skip", "machine")
-    assert found.reason == "ncclCommInitRank of NCCL 2.28.9 has failed: system error"
 
 
 def test_what_is_no_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,3 +186,37 @@ def test_versions_as_words() -> None:
     assert [version_text(code) for code in (2708, 21003, 22809, 23203)] == [
         "2.7.8", "2.10.3", "2.28.9", "2.32.3",
     ]  # fmt: skip
+
+
+def library(folder: Path, body: str) -> Path:
+    """One whose loading does something."""
+    path = folder / "loaded.so"
+    text = f"__attribute__((constructor)) static void loaded() {{ {body} }}"
+    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-o", str(path), "-"],
+                   input=f"#include <unistd.h>\n#include <stdlib.h>\n{text}", text=True,
+                   check=True)  # fmt: skip
+    return path
+
+
+def test_the_version(tmp_path: Path) -> None:
+    assert version_in(compiled(tmp_path, "sound", "VERSION=22703")) == "2.27.3"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("abort();", "ends its process by SIGABRT"),
+        ("exit(1);", "ends its process with code 1"),
+        ("exit(0);", "ends its process with code 0"),
+        ("for (;;) pause();", "does not tell its version within 0.3 s"),
+        ("", "is no NCCL, as it has no ncclGetVersion"),
+    ],
+)
+def test_what_ends_or_holds_who_loads_it(
+    tmp_path: Path, body: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "cudareduce.collectives.nccl._LIMIT_S", 60.0 if "pause" not in body else 0.3
+    )
+    with pytest.raises(UsageError, match=why):
+        version_in(library(tmp_path, body))

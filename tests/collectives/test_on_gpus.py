@@ -17,11 +17,10 @@ import pytest
 
 from cudareduce.backend import Launch, Source
 from cudareduce.backends import BackendSpec, gpu_count, open_timed
+from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.engines import Stage, kernel_engines
 from cudareduce.collectives.kernels import load_kernels
-from cudareduce.collectives.records import Batch
-from cudareduce.collectives.rendezvous import Placement, connect
-from cudareduce.collectives.timing import Stopwatch, TimedCall
+from cudareduce.collectives.timing import Batch, Stopwatch, TimedCall
 from cudareduce.collectives.windows import layout, open_windows
 from cudareduce.errors import BuildError
 from cudareduce.reduction.operators import reduction_of

@@ -12,8 +12,8 @@ import pytest
 
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.collectives import kernels, sharded, windows
+from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.kernels import device_text
-from cudareduce.collectives.rendezvous import Placement, connect
 from cudareduce.collectives.sharded import run_sharded
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case

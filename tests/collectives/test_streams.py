@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cudareduce.bench.stream.run import SingleRank
-from cudareduce.collectives.sharded_bench import _with_worst
+from cudareduce.collectives.sharded import _with_worst
 from cudareduce.results.record import Record
 from tests.collectives.conftest import Ranks
 from tests.conftest import ROOT, read_result

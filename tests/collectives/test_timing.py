@@ -13,8 +13,8 @@ import pytest
 
 from cudareduce.collectives import windows
 from cudareduce.collectives.collective import CollectiveExperiment, run_collective
+from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.kernels import kernels_of, load_kernels
-from cudareduce.collectives.rendezvous import Placement, connect
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from cudareduce.workers import fork_server

@@ -6,13 +6,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cudareduce.collectives.records import (
-    Batch,
-    LinkRates,
-    engine_record,
-    with_bandwidth,
-    with_times,
-)
+from cudareduce.collectives.engines import engine_record
+from cudareduce.collectives.timing import Batch, LinkRates, with_bandwidth, with_times
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
