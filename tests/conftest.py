@@ -196,9 +196,10 @@ def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's file is tried up to 65536 elements: for tests of what is made of it and said, which
-    sizes of a million tell no more of. Those themselves are tried in tests/verify."""
+    """Verify at small sizes only, for tests of what a command prints and writes. The sizes
+    themselves are tested in tests/verify."""
     monkeypatch.setattr("cudareduce.verify.test_sets._MOST", 2**16)
+    monkeypatch.setattr("cudareduce.bench.edges._QUICK_EDGE", 4097)
 
 
 @pytest.fixture(scope="session")

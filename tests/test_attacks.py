@@ -73,6 +73,7 @@ class Row:
     shell: str = ""
     limit_s: float | None = None
     silent: bool = False
+    long: bool = False
 
 
 def row(
@@ -89,11 +90,12 @@ def row(
     shell: str = "",
     limit_s: float | None = None,
     silent: bool = False,
+    long: bool = False,
 ) -> Row:
     return Row(
         name, tuple(shlex.split(words) if isinstance(words, str) else words),
         code if isinstance(code, tuple) else (code,), says, files or {}, setup, env or {}, writes,
-        apart or bool(shell), shell, limit_s, silent,
+        apart or bool(shell), shell, limit_s, silent, long,
     )  # fmt: skip
 
 
@@ -440,7 +442,7 @@ FILES = [
         files={f"{RIGHT}.cu": kernel(name=RIGHT)}),
     row("file-exits", MINE, (2, 3), "exit|ended|mine", apart=True,
         files={"mine.cu": kernel(before=HOST + STARTS.format("exit(0);"))}),
-    row("file-aborts", MINE, (2, 3), "abort|SIGABRT|ended|mine", apart=True,
+    row("file-aborts", MINE, (2, 3), "abort|SIGABRT|ended|mine", apart=True, long=True,
         files={"mine.cu": kernel(before=HOST + STARTS.format("abort();"))}),
     row("file-never-starts", f"{MINE} --time-limit 2", (2, 4), "2 s|time-limit|mine", apart=True,
         limit_s=20,
@@ -454,7 +456,8 @@ FILES = [
     row("foreign-shared-huge", f"{MINE} --shared {10**15}", 2, "shared",
         files={"mine.cu": FOREIGN}),
     row("foreign-grid-huge", f"{MINE} --grid {10**30}", (0, 2), "grid", files={"mine.cu": FOREIGN}),
-    row("foreign-wrong", MINE, 3, "theirs|mine", files={"mine.cu": FOREIGN.replace("+=", "-=")}),
+    row("foreign-wrong", MINE, 3, "theirs|mine", files={"mine.cu": FOREIGN.replace("+=", "-=")},
+        long=True),
     row("foreign-dtype", f"{MINE} --dtype int32", 2, "float32", files={"mine.cu": FOREIGN}),
     row("entry-without-file", f"{RUN} --entry x", 0, "--entry"),
     row("json-over-the-kernel", f"{MINE} --json mine.cu", 2, "mine.cu",
@@ -564,12 +567,13 @@ OPERATORS = [
     row("expr-with-op", own("a + b", "0", "--op", "max"), (0, 2)),
     row("expr-long", own("a + b" + " + 0" * 3000), (0, 2)),
     row("expr-exit", own("(exit(0), a + b)"), (2, 3), "--op-expr", apart=True),
-    row("expr-abort", own("(abort(), a + b)"), (2, 3), "--op-expr", apart=True),
+    row("expr-abort", own("(abort(), a + b)"), (2, 3), "--op-expr", apart=True, long=True),
     row("expr-null", own("a + b + *(volatile int *)0"), (2, 3), "--op-expr", apart=True),
     row("expr-endless", own("({ for (volatile int k = 0;;) k = k + 1; a + b; })", "0",
         "--time-limit", "2"),
         (2, 3), "--op-expr|time-limit", apart=True, limit_s=20),
-    row("expr-injection", own("a); exit(0); (b"), (2, 3), "--op-expr|identity", apart=True),
+    row("expr-injection", own("a); exit(0); (b"), (2, 3), "--op-expr|identity", apart=True,
+        long=True),
 ]  # fmt: skip
 
 #: How a g++ that is none behaves; the cache is one of its own, so that it has to be asked.
@@ -610,25 +614,28 @@ def damage(how: Callable[[bytes], bytes], pattern: str = "kernel-*.so") -> Setup
 
 OWN_CACHE = {"XDG_CACHE_HOME": "{here}/cache"}
 CACHES = [
+    # Without a cache the runtime is compiled, which takes seconds.
     row("cache-is-a-file", RUN, (0, 2, 6), "cache", env=OWN_CACHE, files={"cache": "a file"},
-        apart=True),
+        apart=True, long=True),
     row("cache-missing-proc", RUN, (0, 2, 6), "cache", env={"XDG_CACHE_HOME": "/proc/none"},
-        apart=True),
+        apart=True, long=True),
     row("cache-no-home", "info", 0, "g++", env={"XDG_CACHE_HOME": "", "HOME": ""}, apart=True),
-    row("cache-truncated", RUN, 0, "right", env=OWN_CACHE, setup=damage(lambda _: b""), apart=True),
     row("cache-halved", RUN, 0, "right", env=OWN_CACHE, setup=damage(lambda b: b[: len(b) // 2]),
         apart=True),
+    row("cache-truncated", RUN, 0, "right", env=OWN_CACHE, setup=damage(lambda _: b""), apart=True,
+        long=True),
     row("cache-zeroed", RUN, 0, "right", env=OWN_CACHE, setup=damage(lambda b: bytes(len(b))),
-        apart=True),
-    row("cache-random", RUN, 0, "right", env=OWN_CACHE, apart=True,
+        apart=True, long=True),
+    row("cache-random", RUN, 0, "right", env=OWN_CACHE, apart=True, long=True,
         setup=damage(lambda b: bytes((k * k + k // 7) % 256 for k in range(len(b))))),
-    row("cache-runtime-truncated", RUN, 0, "right", env=OWN_CACHE, apart=True,
+    row("cache-runtime-truncated", RUN, 0, "right", env=OWN_CACHE, apart=True, long=True,
         setup=damage(lambda b: b[: len(b) // 2], "lib*.so")),
 ]  # fmt: skip
 
 STREAMS = [
     row("stream-out-full", "list", 2, "standard output|stdout|space", shell=">/dev/full"),
-    row("stream-out-full-run", RUN, 2, "standard output|stdout|space", shell=">/dev/full"),
+    row("stream-out-full-run", RUN, 2, "standard output|stdout|space", shell=">/dev/full",
+        long=True),
     row("stream-out-full-help", "--help", 2, "standard output|stdout|space", shell=">/dev/full"),
     row("stream-err-full", RUN, 0, "right", shell="2>/dev/full"),
     row("stream-err-full-error", "bench reduce_v9", 2, shell="2>/dev/full", silent=True),
@@ -954,7 +961,14 @@ def judge(one: Row, code: int, out: str, err: str) -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [pytest.param(one, id=one.id, marks=[pytest.mark.slow] * bool(one.limit_s)) for one in ROWS],
+    [
+        pytest.param(
+            one,
+            id=one.id,
+            marks=[pytest.mark.slow] * bool(one.limit_s) + [pytest.mark.long] * one.long,
+        )
+        for one in ROWS
+    ],
 )
 def test_an_attack_ends_in_a_sentence(
     request: pytest.FixtureRequest, one: Row, tmp_path: Path, temporary: Path, no_gpu: None,
@@ -1071,13 +1085,13 @@ def test_each_command_shows_an_example() -> None:
     assert {name.rpartition("-")[0] for name in EXAMPLES} == set(cli.commands)
 
 
-#: Of these ranks are processes, which take a second each to begin.
-_RANKS = ("collective-0", "collective-1")
+#: Examples that start ranks, or compile every kernel of a suite with nvcc.
+_LONG = ("collective-0", "collective-1", "collective-2", "profile-2")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in _RANKS)) for name in EXAMPLES],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in _LONG)) for name in EXAMPLES],
 )
 def test_the_examples_of_a_command_work(
     name: str, cudareduce: Call, tmp_path: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from cudareduce.collectives.names import COLLECTIVES
 from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
+Call = Callable[..., tuple[int, str, str]]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
 #: Files of a reader's own that pages name.
@@ -45,8 +48,11 @@ GIVEN = {
 #: Sections whose lines start ranks and take minutes.
 LONG = ("Several GPUs",)
 #: Sections whose lines run the host code of external files, for some seconds.
-HOST_CODE = ("An example", "Options")
+HOST_CODE = ("An example", "Options", "Right on a condition")
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+#: What only a shell understands.
+_SHELL = re.compile(r"[|&;<>$`*?{}~#\[]")
 #: What people call a line goes on where this ends it.
 _GOES_ON = ("\\", "&&")
 
@@ -117,6 +123,13 @@ def files(page: Path) -> dict[str, str]:
     return found
 
 
+def arguments(line: str) -> list[str] | None:
+    """The arguments of a line that only calls the command; None if it takes a shell."""
+    if not line.startswith("cudareduce ") or _SHELL.search(_QUOTED.sub("", line)):
+        return None
+    return shlex.split(line.replace("\\\n", " "))[1:]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as a reader has it: the checkout, to which nothing is written."""
@@ -137,7 +150,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cudareduce "$@"\n')
     command.chmod(0o755)
-    return os.environ | {
+    return {
         "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
         "XDG_CACHE_HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "COLUMNS": "120",
     }  # fmt: skip
@@ -145,23 +158,30 @@ def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
 
 @pytest.mark.parametrize(("page", "section"), sections())
 def test_lines_do_what_the_page_says(
-    page: Path, section: str, folder: Path, environment: dict[str, str]
-) -> None:
+    page: Path, section: str, folder: Path, environment: dict[str, str], cudareduce: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     for name, text in files(page).items():
         (folder / name).write_text(text)
+    monkeypatch.chdir(folder)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     for block in blocks(page):
         if block.section != section or block.language != "sh" or block.said("takes "):
             continue
         told = [int(code) for code in ",".join(block.said("ends with ")).split(",") if code]
         printed = ""
-        for line, code in zip(block.lines, told or [0] * len(block.lines), strict=True):
-            done = subprocess.run(
-                ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True
-            )
-            assert done.returncode == code, f"{line}\n{done.stdout}{done.stderr}"
-            printed += done.stdout
-        for words in block.said("printed: "):
-            assert words in printed
+        for line, expected in zip(block.lines, told or [0] * len(block.lines), strict=True):
+            words = arguments(line)
+            if words is not None:
+                code, out, err = cudareduce(*words)
+            else:
+                done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+                code, out, err = done.returncode, done.stdout, done.stderr
+            assert code == expected, f"{line}\n{out}{err}"
+            printed += out
+        for words_printed in block.said("printed: "):
+            assert words_printed in printed
 
 
 def understood() -> list[object]:

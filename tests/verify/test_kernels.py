@@ -1,11 +1,9 @@
-"""Every kernel, in every type and operator it takes, on the emulator: right, and free of hazards.
-
-The list makes itself: a new kernel file joins by being there.
-"""
+"""Verify every kernel of the package on the emulator: right results, and no data races."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 
@@ -41,19 +39,20 @@ SHAPES = [(n, 1) for n in SIZES] + list(ROW_SHAPES)
 FEW = [shape for shape in SHAPES if shape != (max(SIZES), 1)]
 
 
-def _cases() -> Sequence[object]:
-    cases = []
-    for kernel in KERNELS.values():
-        for op in OPERATORS:
-            for dtype in DTYPES:
-                if kernel.why_not(reduction_of(op, dtype)):
-                    continue
-                quick = (op, dtype) in TRIED.get(kernel.id, CORE)
-                marks = [] if quick else [pytest.mark.slow]
-                shapes = FEW if quick and (op, dtype) not in CORE else SHAPES
-                name = f"{kernel.id}-{op}-{dtype}"
-                cases.append(pytest.param(kernel, op, dtype, shapes, id=name, marks=marks))
-    return cases
+def _supported(kernel: Kernel) -> list[tuple[str, str]]:
+    """The operators and types that a kernel supports."""
+    pairs = product(OPERATORS, DTYPES)
+    return [(op, dtype) for op, dtype in pairs if not kernel.why_not(reduction_of(op, dtype))]
+
+
+def _cases() -> list[object]:
+    """The reductions that every run of the tests verifies."""
+    return [
+        pytest.param(kernel, op, dtype, id=f"{name}-{op}-{dtype}")
+        for name, kernel in KERNELS.items()
+        for op, dtype in _supported(kernel)
+        if (op, dtype) in TRIED.get(name, CORE)
+    ]
 
 
 def usual(kernel: Kernel, dtype: str) -> Reduction:
@@ -88,19 +87,28 @@ def prepare(
     return prepared
 
 
-@pytest.mark.parametrize(("kernel", "op", "dtype", "shapes"), _cases())
-def test_right_on_every_schedule(
-    cpu: CpuBackend, kernel: Kernel, op: str, dtype: str, shapes: Sequence[Shape]
-) -> None:
+@pytest.mark.parametrize(("kernel", "op", "dtype"), _cases())
+def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
     case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
-    [ready] = prepare(cpu, [case], shapes)
+    [ready] = prepare(cpu, [case], SHAPES if (op, dtype) in CORE else FEW)
     for shape in ready.plans:
         found = verify(cpu, [ready], shape)[case]
         assert found.outcome == "pass", found.reason
 
 
-#: Whose net takes as long as those of all other kernels of rows: several blocks of 512 for each.
-_LONG = ("reduce_rows_split",)
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
+def test_right_with_every_operator_and_type(cpu: CpuBackend, kernel: Kernel) -> None:
+    for op, dtype in _supported(kernel):
+        case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
+        [ready] = prepare(cpu, [case], SHAPES)
+        for shape in ready.plans:
+            found = verify(cpu, [ready], shape)[case]
+            assert found.outcome == "pass", f"{op} {dtype}: {found.reason}"
+
+
+#: Kernels whose race tests take longest: several blocks of 512 threads for each row.
+_LONG = ("reduce_rows_split", "reduce_rows_block")
 
 
 @pytest.mark.parametrize(
