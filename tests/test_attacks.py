@@ -634,8 +634,9 @@ CACHES = [
 
 STREAMS = [
     row("stream-out-full", "list", 2, "standard output|stdout|space", shell=">/dev/full"),
-    row("stream-out-full-run", RUN, 2, "standard output|stdout|space", shell=">/dev/full",
-        long=True),
+    row(
+        "stream-out-full-run", RUN, 2, "standard output|stdout|space", shell=">/dev/full", long=True
+    ),
     row("stream-out-full-help", "--help", 2, "standard output|stdout|space", shell=">/dev/full"),
     row("stream-err-full", RUN, 0, "right", shell="2>/dev/full"),
     row("stream-err-full-error", "bench reduce_v9", 2, shell="2>/dev/full", silent=True),

@@ -264,7 +264,10 @@ _COLUMNS = """__global__ void columns(const float *in, float *out, {count} rows,
 """
 
 
-@pytest.mark.parametrize(("count", "outcome"), [("int", "fail"), ("size_t", "pass")])
+@pytest.mark.parametrize(
+    ("count", "outcome"),
+    [pytest.param("int", "fail", marks=pytest.mark.long), ("size_t", "pass")],
+)
 def test_columns_beyond_31_bits(
     isolation: Isolation, cache: Path, tmp_path: Path, count: str, outcome: str
 ) -> None:

@@ -227,6 +227,7 @@ _BARE = """__global__ void bare(const float *in, float *out%s)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "value"), [("", "in[i]"), (", int n", "i < n ? in[i] : 0")], ids=["whole", "counted"]
 )
@@ -241,6 +242,7 @@ def test_a_file_without_a_header_is_tried_in_its_own_block_only(
     assert record["tried_sizes"] > 5
 
 
+@pytest.mark.long
 def test_a_file_that_bears_the_name_of_a_kernel_is_tried_in_its_other_blocks(
     cudareduce: Call, tmp_path: Path
 ) -> None:
@@ -369,6 +371,7 @@ IN_PLACE = """__global__ void folds(int *d_in, int *d_out, int n) {
 """
 
 
+@pytest.mark.long
 def test_who_consumes_its_input_is_told_so(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "folds.cu"
     path.write_text(IN_PLACE)

@@ -74,7 +74,13 @@ def test_rejected_by_its_answers(path: Path, cache: Path) -> None:
         assert judged(path, op, cache).outcome == "fail"
 
 
-@pytest.mark.parametrize("path", [p for p in WRONG if "hazard" in nets(p)], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.stem, marks=[pytest.mark.long] * (p.stem == "pipeline_released_early"))
+        for p in WRONG if "hazard" in nets(p)
+    ],
+)  # fmt: skip
 def test_named_by_the_hazard_build(path: Path, cache: Path) -> None:
     lines = path.read_text().splitlines()
     marked = [k for k, line in enumerate(lines, 1) if "<- hazard" in line]
