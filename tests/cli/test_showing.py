@@ -113,7 +113,10 @@ def test_a_file_of_templates_is_shown_by_what_is_said_of_it(cudareduce: Call) ->
 
 @needs_nvcc
 @needs_sass
-@pytest.mark.parametrize("arch", [80, 90, 120])
+@pytest.mark.parametrize(
+    "arch",
+    [90, pytest.param(80, marks=pytest.mark.long), pytest.param(120, marks=pytest.mark.long)],
+)
 def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: int) -> None:
     code, out, err = cudareduce("show", "reduce_tiles_acq_rel", "--sass", "--arch", arch)
     assert (code, err) == (0, "")

@@ -70,7 +70,7 @@ LONG = (
 
 
 def parameters() -> list[object]:
-    cases = []
+    cases: list[object] = []
     for path in (path for path in CHEATS if path not in TIMED):
         marks = [pytest.mark.long] if path.stem in LONG else []
         if not claim(path).caught:
