@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +12,16 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from cudareduce.compare.nvcc import Shape, main_reduction, ptx_text, sass_text
-from cudareduce.errors import UsageError
+from cudareduce.compare.machine_code import (
+    code_of,
+    counts_of,
+    find_disassembler,
+    parse_resources,
+)
+from cudareduce.compare.nvcc import find_nvcc, main_reduction, reading_stage
+from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
+from cudareduce.launch.prelude import source
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
 from cudareduce.library.header import SOURCES, TECHNIQUES
@@ -250,8 +258,7 @@ def show(request: ShowRequest) -> int:
     if request.diff:
         _print(diff_text(registry, kernel), "diff")
     elif request.ptx or request.sass:
-        shape = Shape(request.arch, _reduction(request, kernel), request.block, request.items)
-        _print(ptx_text(kernel, shape) if request.ptx else sass_text(kernel, shape), "ptx")
+        _print(code_text(request, kernel), "ptx")
     else:
         _print(facts_text(registry, kernel, request.results) + "\n\n", None)
         _print(kernel.path.read_text(encoding="utf-8", errors="replace"), "cuda")
@@ -279,6 +286,76 @@ def _reduction(request: ShowRequest, kernel: Kernel) -> Reduction:
     return reduction_of(
         request.op or usual.op.name, request.dtype or usual.dtype.name, None, kernel.map
     )
+
+
+#: Comments by opcode; the first match counts.
+_WORDS = {
+    r"(LDG|LD)(\.\w+)*\.(128|256)": "16 bytes from memory",
+    r"(LDG|LD|LDGSTS|UBLKCP)(\.|$)": "from memory",
+    r"(STG|ST)(\.|$)": "to memory",
+    r"(LDS|LDSM)(\.|$)": "from shared memory",
+    r"STS(\.|$)": "to shared memory",
+    r"(LDL|STL)(\.|$)": "register spill",
+    r"(ATOMG?|REDG?)(\.|$)": "atomic in the L2, serialized",
+    r"(ATOMS)(\.|$)": "atomic in shared memory, serialized",
+    r"SHFL": "to another lane",
+    r"C?REDUX|VOTE|MATCH": "warp-wide",
+    r"BAR\.|BAR$": "block barrier",
+    r"WARPSYNC|BSYNC": "warp barrier",
+    r"MEMBAR": "memory fence",
+    r"SYNCS|UTMA|FENCE": "bulk copy or its barrier",
+    r"NANOSLEEP": "sleep",
+    r"(DADD|DMUL|DFMA|DSETP|DMNMX)(\.|$)": "64-bit arithmetic",
+    r"(F2F|F2I|I2F|F2FP|I2FP|F2IP|I2IP|FRND)(\.|$)": "type conversion",
+}
+#: The column of comments.
+_COLUMN = 60
+
+
+def code_text(request: ShowRequest, kernel: Kernel) -> str:
+    """The PTX of the stage that reads the input, or its machine code with resources and comments.
+    Raises UsageError if it does not compile, and EnvironmentProblem without a compiler or a
+    disassembler."""
+    reduction, arch = _reduction(request, kernel), request.arch
+    block = request.block or kernel.block
+    items = request.items or kernel.items_of(reduction.dtype.size)
+    for refused in (kernel.why_not(reduction), kernel.why_not_block(block),
+                    kernel.why_not_items(items, reduction.dtype.size)):  # fmt: skip
+        if refused:
+            raise UsageError(f"{kernel.id} {refused}")
+    least = round(10 * float(kernel.min_cc))
+    if arch < least:
+        raise UsageError(f"{kernel.id} takes cc {kernel.min_cc}: --arch {least}")
+    stage = reading_stage(kernel, reduction)
+    made = find_nvcc().compile(source(kernel, reduction, stage, block, items), arch)
+    if isinstance(made, BuildError):
+        raise UsageError(f"{kernel.id} does not compile for sm_{arch}: {made}")
+    if request.ptx:
+        return made.ptx
+    disassembler = find_disassembler()
+    if disassembler is None:
+        raise EnvironmentProblem(
+            "cuobjdump and nvdisasm were not found: pip install 'cudareduce[compile]', or see --ptx"
+        )
+    instructions = disassembler.listed(made.cubin, kernel.entry)
+    used = parse_resources(made.messages, kernel.entry)
+    code = code_of(instructions, kernel.entry)
+    counts = counts_of(code.opcodes)
+    named = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()
+             if count and kind not in ("all", "local")]  # fmt: skip
+    lines = [
+        f"// {kernel.id}, {reduction.op.name} of {reduction.dtype.name}, sm_{arch}, {block} "
+        "threads per block",
+        f"// {used.registers} registers per thread, {used.shared_bytes} bytes of shared memory per "
+        f"block, {used.spill_bytes} bytes spilled",
+        f"// {counts['all']} instructions: {', '.join(named)}",
+        f"// {code.in_flight} bytes loaded before the first use",
+    ]
+    for each in instructions:
+        text = f"{each.address}  {each.text}"
+        word = next((w for what, w in _WORDS.items() if re.match(what, each.opcode)), "")
+        lines.append(f"{text:<{_COLUMN}} // {word}" if word else text)
+    return "\n".join(lines) + "\n"
 
 
 def diff_text(registry: Registry, kernel: Kernel) -> str:

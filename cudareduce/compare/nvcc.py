@@ -21,16 +21,12 @@ from cudareduce.backend import Source
 from cudareduce.compare.machine_code import (
     HASH_DIGITS,
     Disassembler,
-    Instruction,
     Resources,
-    code_of,
-    counts_of,
-    find_disassembler,
     parse_resources,
 )
 from cudareduce.compare.units import Failed, Key, Side, Unit
 from cudareduce.cuda_source import NVCC_FLAGS, in_standard
-from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
+from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.host import installed
@@ -284,102 +280,3 @@ def compile_all(
         broken={unit.key: rules for unit, rules in made},
         failed=tuple(result for result in results if isinstance(result, Failed)),
     )
-
-
-#: Comments by opcode; the first match counts.
-_WORDS = {
-    r"(LDG|LD)(\.\w+)*\.(128|256)": "16 bytes from memory",
-    r"(LDG|LD|LDGSTS|UBLKCP)(\.|$)": "from memory",
-    r"(STG|ST)(\.|$)": "to memory",
-    r"(LDS|LDSM)(\.|$)": "from shared memory",
-    r"STS(\.|$)": "to shared memory",
-    r"(LDL|STL)(\.|$)": "register spill",
-    r"(ATOMG?|REDG?)(\.|$)": "atomic in the L2, serialized",
-    r"(ATOMS)(\.|$)": "atomic in shared memory, serialized",
-    r"SHFL": "to another lane",
-    r"C?REDUX|VOTE|MATCH": "warp-wide",
-    r"BAR\.|BAR$": "block barrier",
-    r"WARPSYNC|BSYNC": "warp barrier",
-    r"MEMBAR": "memory fence",
-    r"SYNCS|UTMA|FENCE": "bulk copy or its barrier",
-    r"NANOSLEEP": "sleep",
-    r"(DADD|DMUL|DFMA|DSETP|DMNMX)(\.|$)": "64-bit arithmetic",
-    r"(F2F|F2I|I2F|F2FP|I2FP|F2IP|I2IP|FRND)(\.|$)": "type conversion",
-}
-#: The column of comments.
-_COLUMN = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The problem and launch shape to compile for; None is the default of the kernel."""
-
-    arch: int
-    reduction: Reduction
-    block: int | None = None
-    items: int | None = None
-
-
-def ptx_text(kernel: Kernel, shape: Shape) -> str:
-    """The PTX of a kernel. Raises UsageError if it does not compile."""
-    return _compiled(kernel, shape).ptx
-
-
-def sass_text(kernel: Kernel, shape: Shape) -> str:
-    """The machine code of a kernel with resources and comments. Raises UsageError, and
-    EnvironmentProblem without a disassembler."""
-    compiled = _compiled(kernel, shape)
-    disassembler = find_disassembler()
-    if disassembler is None:
-        raise EnvironmentProblem(
-            "cuobjdump and nvdisasm were not found: pip install 'cudareduce[compile]', or see --ptx"
-        )
-    lines = disassembler.listed(compiled.cubin, kernel.entry)
-    head = [f"// {line}" for line in _figures(kernel, shape, compiled, lines)]
-    body = []
-    for line in lines:
-        text = f"{line.address}  {line.text}"
-        word = next((w for what, w in _WORDS.items() if re.match(what, line.opcode)), "")
-        body.append(f"{text:<{_COLUMN}} // {word}" if word else text)
-    return "\n".join([*head, *body]) + "\n"
-
-
-def _compiled(kernel: Kernel, shape: Shape) -> Compiled:
-    """The compiled stage that reads the input."""
-    reduction = shape.reduction
-    why = kernel.why_not(reduction)
-    if why:
-        raise UsageError(f"{kernel.id} {why}")
-    if shape.arch < 10 * float(kernel.min_cc):
-        raise UsageError(
-            f"{kernel.id} takes cc {kernel.min_cc}: --arch {round(10 * float(kernel.min_cc))}"
-        )
-    items = shape.items or kernel.items_of(reduction.dtype.size)
-    block = shape.block or kernel.block
-    for refused in (kernel.why_not_block(block), kernel.why_not_items(items, reduction.dtype.size)):
-        if refused:
-            raise UsageError(f"{kernel.id} {refused}")
-    stage = reading_stage(kernel, reduction)
-    made = find_nvcc().compile(source(kernel, reduction, stage, block, items), shape.arch)
-    if isinstance(made, BuildError):
-        raise UsageError(f"{kernel.id} does not compile for sm_{shape.arch}: {made}")
-    return made
-
-
-def _figures(
-    kernel: Kernel, shape: Shape, compiled: Compiled, lines: Sequence[Instruction]
-) -> Iterator[str]:
-    """Resources and instruction counts."""
-    used = parse_resources(compiled.messages, kernel.entry)
-    code = code_of(lines, kernel.entry)
-    counts = counts_of(code.opcodes)
-    what = f"{shape.reduction.op.name} of {shape.reduction.dtype.name}"
-    yield f"{kernel.id}, {what}, sm_{shape.arch}, {shape.block or kernel.block} threads per block"
-    yield (
-        f"{used.registers} registers per thread, {used.shared_bytes} bytes of shared memory per "
-        f"block, {used.spill_bytes} bytes spilled"
-    )
-    named = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()
-             if count and kind not in ("all", "local")]  # fmt: skip
-    yield f"{counts['all']} instructions: {', '.join(named)}"
-    yield f"{code.in_flight} bytes loaded before the first use"

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compare.nvcc import Shape, main_reduction, ptx_text
+from cudareduce.compare.nvcc import Compiled, find_nvcc, jobs
 from cudareduce.library.foreign import adopt
 from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed
-from cudareduce.reduction.operators import reduction_of
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -50,7 +49,5 @@ def test_what_is_right_compiles_for_a_gpu(path: Path) -> None:
     if "// expected: right" not in text or path.stem in NOT_BY_NVCC:
         pytest.skip("is not right")
     for kernel in adopt(path, text, Guesses()).kernels:
-        usual = main_reduction(kernel)
-        if usual is not None:
-            reduction = reduction_of(usual.op.name, usual.dtype.name, None, kernel.map)
-            assert ".entry" in ptx_text(kernel, Shape(90, reduction))
+        for job in jobs([kernel], (90,), None):
+            assert isinstance(find_nvcc().compile(job.source, 90), Compiled)
