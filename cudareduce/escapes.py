@@ -1,22 +1,28 @@
-"""Texts of others, as a kernel's title or a file's name, made fit to be shown: what would steer a
-terminal, begin a line or change the direction of writing stands there as `\\x1b`, not as itself."""
+"""Makes texts from files safe to print: no control characters, no commands for a CI log."""
 
 from __future__ import annotations
 
-#: What stands between lines that belong together, so that none can pass for a line of its own.
+import re
+
+#: Joins lines that belong together, so that none can pass for a line of its own.
 CONTINUED = "\n  | "
+#: GitHub and Azure run `##[command]` anywhere in a line of a log, and `::command` at its start.
+#: Long lines are wrapped, so any word can start one.
+_COMMAND = re.compile(r"(?<=#)#(?=\[)|(?<!\S):(?=:)")
 
 
 def shown(text: str, keep: str = "") -> str:
-    """The text with an escape in the place of every character that cannot be seen, but for those to
-    `keep`."""
+    """The text with an escape in place of every character that cannot be printed, except for those
+    in `keep`; in a text without lines also of those that make a word a command for a CI log."""
+    if "\n" not in keep and ("::" in text or "##[" in text):
+        text = _COMMAND.sub(lambda found: f"\\x{ord(found[0]):x}", text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
 
 
 def lines_shown(text: str, between: str = CONTINUED) -> str:
-    """The same of a text that may have several lines, as a compiler's words."""
+    """`shown` for a text of several lines, such as a compiler's message."""
     return between.join(shown(line.expandtabs()) for line in text.splitlines())
 
 

@@ -74,9 +74,10 @@ def check(arguments: list[str], /, **options: Any) -> int:
     if request.base is not None and request.baseline is not None:
         raise click.UsageError("--base and --baseline exclude each other: give only one of them")
     if not (request.base or request.baseline or request.times or request.library):
+        writer = "check --compile --update-baseline" if request.compiling else "bench --json FILE"
         raise click.UsageError(
-            "name a baseline: --baseline FILE (written by bench --json FILE), --base REV, "
-            "--self N, or --library NAME=OLD,NEW"
+            f"name a baseline: --baseline FILE (written by {writer}), --base REV, --self N, or "
+            "--library NAME=OLD,NEW"
         )
     if unused := request.unused_option():
         raise click.UsageError(f"{unused} does not apply to {request.mode}: leave it out")

@@ -120,6 +120,9 @@ def report_no_effect(ctx: click.Context) -> None:
         raise click.UsageError("--op-expr replaces --op: give only one of them", ctx)
     if ctx.params.get("quiet"):
         return
+    for folder in ctx.params.get("headers") or ():
+        if not folder.is_dir():
+            click.echo(f"-I {folder}: there is no such folder", err=True)
     for rule in _NO_EFFECT:
         names = [given[name] for name in rule.names if name in given]
         if names and rule.when(ctx.params):

@@ -102,6 +102,8 @@ def plot(**options: Any) -> int:
     Bandwidth over n, the ladder of kernels, kernels against libraries, the fastest of each type and
     size, before and after. Needs pip install 'cudareduce[plot]'.
     """
+    if options["png"] is not None and options["png"] == options["svg"]:
+        raise UsageError(f"--png and --svg are one file, {options['png']}: choose another name")
     from cudareduce.plot.command import PlotRequest
     from cudareduce.plot.command import plot as draw
 

@@ -353,12 +353,12 @@ def protocol_differences(old: Run, new: Run) -> list[str]:
     return [f"measured differently: {'; '.join(differences)}"] if differences else []
 
 
-def same_run(old: Run, new: Run) -> bool:
-    """Whether both are the same measurement: no two measurements agree in every round that both
-    have."""
+def identical_rounds(old: Run, new: Run) -> tuple[int, int]:
+    """The number of cases whose rounds are identical in both runs, which no two measurements are,
+    and of all that both have."""
     before = {identity(record): record.rounds_us for record in old.records if record.rounds_us}
     both = [
         (before[key], record.rounds_us)
         for record in new.records if (key := identity(record)) in before and record.rounds_us
     ]  # fmt: skip
-    return bool(both) and all(a == b for a, b in both)
+    return sum(a == b for a, b in both), len(both)

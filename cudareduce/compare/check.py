@@ -11,13 +11,13 @@ from typing import Protocol
 from cudareduce import __version__
 from cudareduce.budget import Deadline
 from cudareduce.compare.baseline import (
+    identical_rounds,
     identity,
     load_baseline,
     load_timed,
     order_notes,
     problem,
     protocol_differences,
-    same_run,
     side_text,
 )
 from cudareduce.compare.measure import KernelMeasurement, base_batch, head_batch, rounds_of, select
@@ -245,7 +245,8 @@ def compare_files(request: CompareRequest) -> int:
 def compared_files(request: CompareRequest, registry: Registry) -> Report:
     """Compare two stored runs. Raises UsageError and BaselineError."""
     old, new = load_baseline(request.old), load_timed(request.new)
-    if same_run(old, new):
+    same, common = identical_rounds(old, new)
+    if same and same == common:
         raise UsageError(
             f"{request.new} holds the same measurement as {request.old}: measure again, then "
             "compare"
@@ -253,6 +254,12 @@ def compared_files(request: CompareRequest, registry: Registry) -> Report:
     thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
     rows = compare(old.records, new.records, rules)
+    if 2 * same > common:
+        notes.insert(
+            0,
+            f"WARNING: {same} of {common} cases have identical rounds in both files, so one is a "
+            "copy of the other: measure again",
+        )
     return Report(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,

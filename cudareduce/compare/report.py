@@ -176,6 +176,7 @@ def _run_notes(report: Report) -> list[str]:
     return notes
 
 
+_NOT_JUDGED = "not judged"
 #: The most rows of a table that still shows SAME rows.
 _SHOW_ALL_UP_TO = 60
 #: The most rows that only one run has before they are summed up, and names in a summary.
@@ -199,7 +200,12 @@ def judged_sections(report: Report, *, everything: bool) -> list[Section]:
     header = ["verdict", "kernel", size if len(kinds) == 1 else "what", f"old {unit}",
               f"new {unit}", "change"]  # fmt: skip
     table = [
-        [row.verdict, row.record.kernel, in_short(what(row.record)), *_cells(row, rules.shares)]
+        [
+            _word(row, rules),
+            row.record.kernel,
+            in_short(what(row.record)),
+            *_cells(row, rules.shares),
+        ]
         for row in shown
     ]
     if len(limits) == 1:
@@ -207,22 +213,28 @@ def judged_sections(report: Report, *, everything: bool) -> list[Section]:
     elif limits:
         header.append("limit")
         table = [[*cells, _limit_text(row)] for cells, row in zip(table, shown, strict=True)]
-    alike = sum(row.same_code and (row.verdict == "SAME" or row.change is not None) for row in rows)
-    if alike:
-        notes.append(_noise_text(rows, alike))
+    if noise := _noise_text(rows, rules):
+        notes.append(noise)
     if any(row.record.context for row in shown):
         notes.append("beside: timed in the rounds of libraries; off: input offset in elements")
     if drift := machine(rows, rules):
         title, notes = f"MACHINE: {title}", [_machine_text(drift), *notes]
-    notes = [counts_text(rows), *_reasons(shown, what), *notes]
+    notes = [counts_text(rows, rules), *_reasons(shown, what), *notes]
     return [Section(title, tuple(header), tuple(map(tuple, table)), tuple(notes), 3,
                     head=report.head)]  # fmt: skip
 
 
-def counts_text(rows: Sequence[Row]) -> str:
+def _word(row: Row, rules: Rules) -> str:
+    """The verdict, as tables show it: identical code on another model is not judged."""
+    same = row.same_code and row.verdict == "SAME"
+    return _NOT_JUDGED if rules.other_model and same else row.verdict
+
+
+def counts_text(rows: Sequence[Row], rules: Rules) -> str:
     """The number of rows per verdict: `24 compared: 1 SLOWER, 23 SAME`."""
-    counts = Counter(row.verdict for row in rows)
-    found = ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts[word])
+    counts = Counter(_word(row, rules) for row in rows)
+    words = (*VERDICTS, _NOT_JUDGED)
+    found = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
     return f"{len(rows)} compared: {found or 'nothing'}"
 
 
@@ -343,12 +355,17 @@ def _machine_text(drift: ControlGroup) -> str:
     )
 
 
-def _noise_text(rows: Sequence[Row], alike: int) -> str:
+def _noise_text(rows: Sequence[Row], rules: Rules) -> str:
     """How far identical code moved, and whether that was subtracted from other rows."""
-    text = f"{counted(alike, 'kernel is', 'kernels are')} unchanged"
-    moves = [abs(log(row.change.ratio)) for row in rows if row.same_code and row.change]
+    same = [row for row in rows if row.same_code and (row.verdict == "SAME" or row.change)]
+    text = f"{counted(len(same), 'kernel is', 'kernels are')} unchanged"
+    moves = [log(row.change.ratio) for row in same if row.change]
+    if rules.other_model and moves:
+        middle = 100 * expm1(-median(moves))
+        return f"{text} and not judged: their share of the ceiling differs by {middle:+.1f} %."
     if not moves:
-        return f"{text}."
+        return f"{text}." if same else ""
+    moves = list(map(abs, moves))
     middle, most = (100 * expm1(move) for move in (median(moves), max(moves)))
     text += (
         f"; their times differ by {middle:.2f} % (median) to {most:.2f} % (max), the noise of this "
@@ -481,7 +498,7 @@ def comment(report: Report, code_notes: Mapping[str, Sequence[str]]) -> str:
     for row in _worst_first(rows):
         group = quiet if row.verdict in ("SAME", "NEW") else changed
         group.setdefault(called(row.record), []).append(row)
-    blocks = [f"### cudareduce, {counts_text(rows)}"]
+    blocks = [f"### cudareduce, {counts_text(rows, report.rules)}"]
     blocks += [_machine_text(drift)] if drift else []
     blocks += ["<br>\n".join(map(escaped, [report.title, *report.head]))]
     blocks += [
@@ -494,7 +511,7 @@ def comment(report: Report, code_notes: Mapping[str, Sequence[str]]) -> str:
     alone = [name for name in dict.fromkeys(called(row.record) for row in rows)
              if name in quiet and name not in changed]  # fmt: skip
     if alone:
-        words = counts_text([row for name in alone for row in quiet[name]])
+        words = counts_text([row for name in alone for row in quiet[name]], report.rules)
         blocks.append(f"Other kernels: {words} ({escaped(first_few(alone, _MOST_NAMES))})")
     notes = [*power_notes(rows, report.rules), *_run_notes(report)]
     if notes:
@@ -510,11 +527,12 @@ def _kernel_block(
     shares = report.rules.shares
     unit, name = "%ceil" if shares else "us", called(rows[0].record)
     table = tuple(
-        (row.verdict, problem_text(row.record), *_cells(row, shares)) for row in rows[:_MOST_ROWS]
+        (_word(row, report.rules), problem_text(row.record), *_cells(row, shares))
+        for row in rows[:_MOST_ROWS]
     )
     notes = [
         f"{counted(len(rows) - _MOST_ROWS, 'more row')}" if len(rows) > _MOST_ROWS else "",
-        f"also {counts_text(quiet)}" if quiet else "",
+        f"also {counts_text(quiet, report.rules)}" if quiet else "",
         *dict.fromkeys(f"{row.verdict}: {why}" for row in rows if (why := reason_text(row))),
         "; ".join(filter(None, (_code_text(rows), *code_notes))),
     ]

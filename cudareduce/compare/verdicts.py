@@ -53,6 +53,11 @@ class Rules:
     same_code: bool = True
     clocks: bool = True
 
+    @property
+    def other_model(self) -> bool:
+        """Whether the sides ran on different models of GPUs."""
+        return self.shares and not self.clocks
+
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
@@ -170,7 +175,10 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
 
 def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
     """The control group, or the links between GPUs, that moved furthest if it moved beyond the
-    threshold plus its standard error in any measurement that decided a row."""
+    threshold plus its standard error in any measurement that decided a row. None on another model,
+    where identical code reaches another share of the ceiling."""
+    if rules.other_model:
+        return None
     subtracted = [row.taken_out for row in rows if row.taken_out]
     groups = [*_control_groups(rows, rules).values(), *subtracted, *_links(rows, rules)]
     limit = log1p(rules.thresholds.default)

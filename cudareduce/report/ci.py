@@ -7,6 +7,7 @@ Actions), and JUnit XML as GitLab and Jenkins read it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,8 @@ from cudareduce.report.sections import first_few
 
 #: Marks the comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"
+#: Code, in which GitHub links nothing, and the starts of what it links elsewhere.
+_LINK = re.compile(r"(`+).*?\1|\bhttps?(?=://)|\bwww(?=\.)|\bGH(?=-\d)|\b[\da-f]{39}(?=[\da-f]\b)")
 #: GitHub rejects comments above 65 536 characters.
 _LONGEST_COMMENT = 65_000
 #: GitHub shows ten annotations of a kind for each step and drops the rest silently.
@@ -115,7 +118,9 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
 
 
 def comment_of(text: str) -> str:
-    """Markdown as one comment with its marker, cut to the length limit."""
+    """Markdown as one comment with its marker, without links to addresses, issues and commits, cut
+    to the length limit."""
+    text = _LINK.sub(lambda found: found[0] if found[1] else f"{found[0]}&#8203;", text)
     text = f"{MARKER}\n\n{text}"
     if len(text) <= _LONGEST_COMMENT:
         return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -85,12 +87,16 @@ def write_bytes(path: Path, content: bytes) -> None:
     is no plain file, as a pipe or /dev/stdout, is written to and stays what it is, and so does a
     link. Raises UsageError."""
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".cudareduce-{os.getpid()}")  # place's may be as long as it gets
+    # A name of its own for each write, also of processes in containers that share a folder.
+    temporary = place.with_name(f".cudareduce-{token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        temporary.write_bytes(content)
+        if place.exists() and not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, "permission denied")
+        with temporary.open("xb") as file:  # fails for an existing file or link
+            file.write(content)
         if place.exists():
             shutil.copymode(place, temporary)
         temporary.replace(place)

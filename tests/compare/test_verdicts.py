@@ -971,6 +971,27 @@ def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
     assert "another card of the same model" in out
 
 
+def test_a_copy_with_few_changes_is_named(cudareduce: Call, tmp_path: Path) -> None:
+    later = load(AFTER)
+    records = [nudged([r])[0] if k < 3 else r for k, r in enumerate(later.records)]
+    copy = tmp_path / "copy.json"
+    write_text(copy, to_json(replace(later, records=tuple(records))))
+    out = " ".join(cudareduce("compare", AFTER, copy)[1].split())
+    assert "WARNING: 21 of 24 cases have identical rounds in both files, so one is a copy" in out
+    assert "identical rounds" not in cudareduce("compare", BEFORE, AFTER)[1]
+
+
+def test_identical_code_on_another_model_is_not_judged(cudareduce: Call) -> None:
+    runs = (
+        ROOT / "results" / f"nvidia-{card}" / "bench-2p25-float32.json" for card in ("h100", "h200")
+    )
+    code, out, _ = cudareduce("compare", *runs, "--cross-device", "--allow-gone")
+    assert code == 0
+    assert "47 compared: 20 GONE, 27 not judged" in out
+    assert "their share of the ceiling differs by -26.5 %" in out
+    assert "SAME" not in out and "MACHINE" not in out
+
+
 def test_a_noisy_file_is_no_error(cudareduce: Call, tmp_path: Path) -> None:
     """All is UNCERTAIN: nothing is decided, and the smallest detectable slowdown is shown."""
     noisy = stored(tmp_path / "noisy.json", run(9, drift=0.04, new_code=KERNELS))
@@ -1063,7 +1084,9 @@ def test_threshold_files_that_are_wrong(
     assert cudareduce("compare", BEFORE, AFTER, "--thresholds", tmp_path / "no")[0] == 2
 
 
-@pytest.mark.parametrize("value", ["3", "0.03", "-3%", "0%", "nan%", "1e9%", "5 %%", "", "2000%"])
+@pytest.mark.parametrize(
+    "value", ["\uff15%", "3", "0.03", "-3%", "0%", "nan%", "1e9%", "5 %%", "", "2000%"]
+)
 def test_thresholds_that_are_wrong(cudareduce: Call, value: str) -> None:
     code, out, err = cudareduce("compare", BEFORE, AFTER, f"--threshold={value}")
     assert (code, out) == (2, "")
@@ -1074,7 +1097,7 @@ def test_thresholds_that_are_wrong(cudareduce: Call, value: str) -> None:
     ("arguments", "message"),
     [
         ([], "name a baseline: --baseline FILE"),
-        (["--compile"], "name a baseline"),
+        (["--compile"], "name a baseline: --baseline FILE (written by check --compile --update"),
         (["--base", "HEAD", "--baseline", "x"], "exclude each other"),
         (["--base", "HEAD", "--update-baseline"], "--update-baseline does not apply to --base"),
         (["--baseline", "x", "--n", "9"], "--n does not apply to --baseline"),

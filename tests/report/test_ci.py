@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.ci import MARKER, Finding, comment_of, workflow_commands
 
 ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/checkout"}
@@ -45,3 +46,20 @@ def test_a_comment_is_no_longer_than_one_may_be() -> None:
     text = comment_of("a line\n\n" * 20_000)
     assert len(text) < 65_536
     assert text.endswith("a line\n\nCut off here: a comment holds 65 536 characters.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown_as"),
+    [("::error::x", "\\x3a:error::x"), ("a ##[stop-commands]b", "a #\\x23[stop-commands]b"),
+     ("note: ::set-env", "note: \\x3a:set-env"), ("peer:cub::x a::b", "peer:cub::x a::b")],
+)  # fmt: skip
+def test_a_text_from_a_file_is_no_command_in_a_log(text: str, shown_as: str) -> None:
+    assert shown(text) == shown_as
+    assert lines_shown(f"x\n{text}") == f"x\n  | {shown_as}"
+
+
+def test_a_comment_links_nothing_of_a_file() -> None:
+    text = comment_of("see https://x.y, www.x.y, GH-12, " + 40 * "a" + " and `https://x.y`")
+    for link in ("https://x.y,", "www.x", "GH-12", 40 * "a"):
+        assert link not in text
+    assert "`https://x.y`" in text

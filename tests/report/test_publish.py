@@ -68,7 +68,7 @@ def test_what_is_shown_cannot_steer_a_terminal(
 ) -> None:
     assert shown(HOSTILE) == ESCAPED
     assert shown("±, ─ and 中 are text") == "±, ─ and 中 are text"
-    assert lines_shown("one\n::error::two\tx") == "one\n  | ::error::two    x"
+    assert lines_shown("one\n::error::two\tx") == "one\n  | \\x3a:error::two    x"
     section = Section(HOSTILE, ("kernel", "n"), ((HOSTILE, "1"),), (f"{HOSTILE}\n::error::x",))
     monkeypatch.setenv("COLUMNS", "200")
     for terminal in ("", "1"):

@@ -82,3 +82,25 @@ def test_places_that_cannot_be_written_are_found_at_once(tmp_path: Path) -> None
     check_writable(full)
     write_text(full, "whole")
     assert full.read_text() == "whole"
+
+
+def test_a_file_is_written_under_a_name_that_nobody_can_predict(tmp_path: Path) -> None:
+    """Neither another process nor a link at that name gets into the file."""
+    target, victim = tmp_path / "run.json", tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / f".cudareduce-{os.getpid()}").symlink_to(victim)
+    write_text(target, "new")
+    assert (target.read_text(), victim.read_text()) == ("new", "kept")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "run.json", "victim", f".cudareduce-{os.getpid()}",
+    }  # fmt: skip
+
+
+def test_writers_that_share_a_folder_write_whole_files(tmp_path: Path) -> None:
+    target, texts = tmp_path / "run.json", [letter * 300_000 for letter in "abcd"]
+    writers = [threading.Thread(target=write_text, args=(target, text)) for text in 5 * texts]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert target.read_text() in texts
