@@ -1,4 +1,4 @@
-"""In which order elements are added: a tree, what follows from it, and its short name."""
+"""Summation orders as trees: their depth, hash and result, and the tree of a launch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from cudareduce.library.header import UNASSIGNED, UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.inputs import Array
 
-#: Hexadecimal digits of a hash: 48 bits tell a million trees apart.
+#: Hexadecimal digits of a hash: 48 bits, enough for a million trees.
 _HASH_DIGITS = 12
+_WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Parts that are added into one sum of `size` elements. Two parts are one addition; more are
-    added at once, or in an order that is not known."""
+    """The sum of `parts`, with `size` elements. More than two parts are added at once or in an
+    unknown order."""
 
     size: int
     parts: tuple[int, ...]
@@ -28,11 +29,11 @@ class Join:
 
 @dataclass(frozen=True)
 class Tree:
-    """In which order `n` elements are added.
+    """The order in which `n` elements are added.
 
-    `leaves` are elements by their index, ascending: all of them, or a sample. `joins` stand behind
-    their parts, the last is the whole; part k is leaf k or, from the number of leaves on, a join.
-    Made by `Forest.tree`, which orders both, so that equal orders are equal trees.
+    `leaves` are the indices of all elements or of a sample, ascending. Part k of a join is leaf k
+    or, from the number of leaves on, an earlier join; the last join is the whole sum. `Forest.tree`
+    sorts both, so that equal orders are equal trees.
     """
 
     n: int
@@ -41,12 +42,12 @@ class Tree:
 
     @property
     def exact(self) -> bool:
-        """Whether every element is a leaf."""
+        """True if every element is a leaf."""
         return len(self.leaves) == self.n
 
     @cached_property
     def depth(self) -> int:
-        """Additions that an element passes through at most; of a sample, at least."""
+        """The most additions that an element passes through; for a sample, a lower bound."""
         depths = [0] * len(self.leaves)
         for join in self.joins:
             depths.append(max(depths[part] for part in join.parts) + len(join.parts) - 1)
@@ -54,7 +55,7 @@ class Tree:
 
     @cached_property
     def binary(self) -> bool:
-        """Whether it is made of additions of two values alone."""
+        """True if every join has two parts."""
         return all(len(join.parts) == 2 for join in self.joins)
 
     @cached_property
@@ -78,21 +79,21 @@ class Tree:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether only neighbours are added, so that only brackets move."""
+        """True if every sum is of contiguous elements, so that the operands are never permuted."""
         return all(bits + (bits & -bits) & bits == 0 for bits in self.sets)
 
     @property
     def hash(self) -> str:
-        """A short name for this order."""
+        """A short hash of the order."""
         text = repr((self.n, self.leaves, [(join.size, join.parts) for join in self.joins]))
         return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
     def refines(self, other: Tree) -> bool:
-        """Whether whatever the other tree adds up before the rest comes in is added up here too."""
+        """True if every subtree sum of `other` is also a subtree sum of this tree."""
         return self.leaves == other.leaves and set(other.sets) <= set(self.sets)
 
     def meets(self, first: int, second: int) -> int:
-        """The size of the sum in which two leaves, by their places, come together."""
+        """The size of the smallest sum that contains two leaves, by their numbers."""
         both = 1 << first | 1 << second
         below = self.sets[len(self.leaves) :]
         return next(
@@ -100,8 +101,7 @@ class Tree:
         )
 
     def value(self, numbers: Array, dtype: str) -> float:
-        """What these additions give in a floating-point type, bit by bit, of one number a leaf and
-        of a binary tree."""
+        """The sum of one number per leaf in a float type, bit by bit; for a binary tree."""
         values = list(numbers.astype(dtype))
         with np.errstate(over="ignore", invalid="ignore"):
             for join in self.joins:
@@ -111,26 +111,25 @@ class Tree:
 
 
 class Forest:
-    """Trees while they are being made, each known by a number; the first are the leaves."""
+    """Builds trees. A tree is known by a number; the first numbers are the leaves."""
 
     def __init__(self, leaves: Sequence[int]) -> None:
         self._leaves = tuple(leaves)
         self._joins: list[Join] = []
 
     def size(self, tree: int) -> int:
-        """Elements below one."""
+        """The number of elements of a tree."""
         return 1 if tree < len(self._leaves) else self._join(tree).size
 
     def parts(self, tree: int) -> tuple[int, ...]:
-        """What is added last in one, itself if it is a leaf."""
+        """The parts of a tree's last sum; of a leaf the leaf itself."""
         return (tree,) if tree < len(self._leaves) else self._join(tree).parts
 
     def _join(self, tree: int) -> Join:
         return self._joins[tree - len(self._leaves)]
 
     def join(self, parts: Sequence[int], size: int | None = None) -> int:
-        """Parts added into a sum of `size` elements, by default those below them; one part is
-        itself."""
+        """The sum of parts, of `size` elements, by default those of the parts."""
         if len(parts) == 1:
             return parts[0]
         whole = sum(map(self.size, parts)) if size is None else size
@@ -138,8 +137,8 @@ class Forest:
         return len(self._leaves) + len(self._joins) - 1
 
     def tree(self, n: int, root: int | None) -> Tree:
-        """The tree below a root, of `n` elements in all: parts by their lowest element, joins from
-        the lowest element on, each behind its parts. No elements have no root."""
+        """The tree below a root, of `n` elements in all; None is the root of no elements. Parts and
+        joins are sorted by their lowest element, and joins come after their parts."""
         if root is None:
             return Tree(n, (), ())
         count, lowest = len(self._leaves), [*self._leaves]
@@ -165,9 +164,9 @@ class Forest:
 
 
 def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int:
-    """Additions an element can pass through in one launch with so many blocks a row: its thread's
-    own, the block's, and where blocks meet in one launch, those of the partials: the n of Higham's
-    gamma_n, 4.2. An addition to the identity rounds nothing, so `k` values cost `k - 1`."""
+    """The most additions that an element passes through in one launch of `blocks` blocks a row: in
+    its thread, its block and, if one launch finishes the sum, of the partials. This is the n of
+    Higham's gamma_n, 4.2. An addition to the identity does not round, so k values cost k - 1."""
     match kernel.walk:
         case "element":
             return n - 1
@@ -175,9 +174,9 @@ def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int
             return _steps(32)
         case "warp_stride":
             return items * parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
-        case "warp_stream":  # a tile's elements and lanes, then the tiles
+        case "warp_stream":  # the elements and lanes of a tile, then the tiles
             own = items + _steps(32) + parts(n, block * items * blocks)
-        case "tickets":  # chance may leave all tiles to one block; each is a sum of its own
+        case "tickets":  # one block may get all tiles; each is a sum of its own
             own = items + parts(n, max(32, block - 32) * items)
         case "tile":
             own = items
@@ -187,7 +186,7 @@ def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int
             own = parts(parts(n, blocks), block)
     serial = kernel.fold == "warps_then_serial"
     folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
-    depth = own - 1 + folded + (kernel.vector > 1)  # the ends of which wide loads leave
+    depth = own - 1 + folded + (kernel.vector > 1)  # wide loads leave elements at the ends
     if kernel.finish in (*UNORDERED, "cluster"):
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
@@ -196,23 +195,22 @@ def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int
 
 
 def parts(whole: int, part: int) -> int:
-    """How many parts of this size make up the whole, the last one perhaps shorter."""
+    """The number of parts of this size, the last one perhaps shorter."""
     return -(-whole // part)
 
 
 def _steps(count: int) -> int:
-    """How many times `count` must be halved until one is left."""
+    """The number of halvings of `count` down to one."""
     return (count - 1).bit_length()
 
 
-_WARP = 32
-#: Threads that fold the partials.
+#: Threads that fold the partials of fixed warps.
 _FOLDING = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWarps:
-    """How at most `most` warps share `n` elements, in tiles of `rows` rows of `width` elements."""
+    """`n` elements shared by at most `most` warps, in tiles of `rows` rows of `width` elements."""
 
     n: int
     most: int
@@ -222,23 +220,22 @@ class FixedWarps:
     @property
     def partials(self) -> int:
         """The number of warps that add at least one element."""
-        return min(self.most, -(-self.n // (self.rows * self.width)))
+        return min(self.most, parts(self.n, self.rows * self.width))
 
     @property
     def depth(self) -> int:
-        """Additions that an element passes through at most."""
-        tiles = -(-self.n // (self.rows * self.width * self.most))
-        slots, lanes = (self.width - 1).bit_length(), (_WARP - 1).bit_length()
-        in_turn = tiles * self.rows - 1 + -(-self.partials // _FOLDING) - 1
-        return in_turn + slots + 2 * lanes
+        """The most additions that an element passes through."""
+        tiles = parts(self.n, self.rows * self.width * self.most)
+        in_turn = tiles * self.rows - 1 + parts(self.partials, _FOLDING) - 1
+        return in_turn + _steps(self.width) + 2 * _steps(_WARP)
 
     def tree(self) -> Tree:
-        """The order itself."""
+        """The order of all additions."""
         forest = Forest(range(self.n))
         partials = [self._partial(forest, warp) for warp in range(self.partials)]
-        threads = [_sum_in_turn(forest, partials[t::_FOLDING]) for t in range(_FOLDING)]
-        warps = [_sum_in_halves(forest, threads[k : k + _WARP]) for k in range(0, _FOLDING, _WARP)]
-        return forest.tree(self.n, _sum_in_halves(forest, warps))
+        threads = [_in_turn(forest, partials[t::_FOLDING]) for t in range(_FOLDING)]
+        warps = [_in_halves(forest, threads[k : k + _WARP]) for k in range(0, _FOLDING, _WARP)]
+        return forest.tree(self.n, _in_halves(forest, warps))
 
     def _partial(self, forest: Forest, warp: int) -> int | None:
         tile = self.rows * self.width
@@ -248,49 +245,48 @@ class FixedWarps:
             for row in range(begin, min(begin + tile, self.n), self.width)
         ]
         slots = [[row[k] for row in rows if k < len(row)] for k in range(self.width)]
-        return _sum_in_halves(forest, [_sum_in_turn(forest, slot) for slot in slots])
+        return _in_halves(forest, [_in_turn(forest, slot) for slot in slots])
 
 
 def fixed_warps(kernel: Kernel, n: int, size: int) -> FixedWarps | None:
-    """Those of a kernel on `n` elements of so many bytes; None if it has none."""
+    """The fixed warps of a kernel on `n` elements of `size` bytes; None if it has none."""
     if kernel.fixed_warps is None:
         return None
     load = kernel.vector_of(size)
     return FixedWarps(n, kernel.fixed_warps, kernel.items_of(size) // load, _WARP * load)
 
 
-def _sum_in_turn(forest: Forest, parts: Sequence[int | None]) -> int | None:
-    """Parts added one after the other, where there are any."""
+def _present(trees: Sequence[int | None]) -> list[int]:
+    return [tree for tree in trees if tree is not None]
+
+
+def _in_turn(forest: Forest, trees: Sequence[int | None]) -> int | None:
+    """The sum of trees one after the other; None of none."""
     whole: int | None = None
-    for part in parts:
-        whole = _sum(forest, whole, part)
+    for tree in _present(trees):
+        whole = tree if whole is None else forest.join([whole, tree])
     return whole
 
 
-def _sum_in_halves(forest: Forest, parts: Sequence[int | None]) -> int | None:
-    """Parts of which each of the first half is added to that of the second in its place, until one
-    is left."""
-    while len(parts) > 1:
-        half = len(parts) // 2
-        pairs = zip(parts[:half], parts[half:], strict=True)
-        parts = [_sum(forest, first, second) for first, second in pairs]
-    return parts[0]
-
-
-def _sum(forest: Forest, first: int | None, second: int | None) -> int | None:
-    there = [part for part in (first, second) if part is not None]
-    return forest.join(there) if there else None
+def _in_halves(forest: Forest, trees: Sequence[int | None]) -> int | None:
+    """The sum of trees, each of the first half added to its partner in the second, until one is
+    left."""
+    while len(trees) > 1:
+        half = len(trees) // 2
+        pairs = zip(trees[:half], trees[half:], strict=True)
+        trees = [_in_turn(forest, pair) for pair in pairs]
+    return trees[0]
 
 
 def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items: int) -> Tree:
-    """The tree of one row that is reduced in launches of so many blocks on so many elements a row
-    each."""
+    """The tree of one row that is reduced in launches of (blocks, elements) a row, as far as the
+    kernel's front matter determines it."""
     n = shapes[0][1] if shapes else 0
     forest = Forest(range(n))
     values = list(range(n))
-    # With wide loads, which thread takes what depends on where the input starts: all is left open.
-    left_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
-    for blocks, _ in () if left_open else shapes:
+    # With wide loads the elements of a thread depend on the input's address.
+    is_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
+    for blocks, _ in () if is_open else shapes:
         shares = _shares(kernel, len(values), blocks, block, items)
         values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
     return forest.tree(n, forest.join(values) if values else None)
@@ -299,8 +295,8 @@ def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items
 def _shares(
     kernel: Kernel, n: int, blocks: int, block: int, items: int
 ) -> Iterator[list[Sequence[int]]]:
-    """What each block takes of `n` values: what each of its threads adds up, one value after the
-    other. Where the words do not say which thread takes a value, it is a thread's own."""
+    """The indices that each thread of each block adds, of `n` values. If the front matter does not
+    determine the thread of a value, it counts as one of its own."""
     tile, share = block * items, -(-n // blocks)
     plain = kernel.vector == 1
     for index in range(blocks):
@@ -324,24 +320,9 @@ def _shares(
 def _folded(
     forest: Forest, kernel: Kernel, values: Sequence[int], threads: Sequence[Sequence[int]]
 ) -> int:
-    """The partial of one block."""
-    partials = [
-        _in_turn(forest, [values[k] for k in thread]) if thread else None for thread in threads
-    ]
+    """The partial result of one block."""
+    partials = [_in_turn(forest, [values[k] for k in thread]) for thread in threads]
     if kernel.fold == "warps_then_serial":
-        warps = [_there(partials[k : k + _WARP]) for k in range(0, len(partials), _WARP)]
-        return _in_turn(forest, [forest.join(warp) for warp in warps if warp])
-    return forest.join(_there(partials))
-
-
-def _there(partials: Sequence[int | None]) -> list[int]:
-    """Those of threads that have something to add."""
-    return [partial for partial in partials if partial is not None]
-
-
-def _in_turn(forest: Forest, parts: Sequence[int]) -> int:
-    """Parts added one after the other."""
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = forest.join([whole, part])
-    return whole
+        warps = [_present(partials[k : k + _WARP]) for k in range(0, len(partials), _WARP)]
+        partials = [_in_turn(forest, [forest.join(warp) for warp in warps if warp])]
+    return forest.join(_present(partials))
