@@ -327,9 +327,6 @@ class TimedBackend(Lane, Protocol):
     def finish(self) -> None:
         """Wait for all work of the context, in all streams."""
 
-    def require_bindings(self) -> None:
-        """Raise EnvironmentProblem if gates and graphs are not available."""
-
     def gate(self) -> Gate:
         """A gate in the stream. Raises EnvironmentProblem."""
 

@@ -475,9 +475,6 @@ class FakeGpu:
     def printed(self) -> list[str]:
         return []
 
-    def require_bindings(self) -> None:
-        pass
-
     def gate(self) -> Gate:
         return FakeGate()
 

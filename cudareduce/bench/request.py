@@ -289,9 +289,6 @@ def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
         spec = spec.with_cache(Path(temporary))
         backend = stack.enter_context(open_backend(spec))
         _check_sms(settings, backend)
-        timed = backend.timed()
-        if timed is not None and any(method.needs_bindings for method in settings.methods):
-            timed.require_bindings()  # before anything is compiled
         session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
         if backend.traits.isolated:
             fork_server()  # it gets ready while this process plans and compiles

@@ -32,7 +32,6 @@ BUILD_PYCUDA = (
 #: Optional tools: their purpose, and how to install them.
 _MORE = {
     "nvidia-ml-py": "clocks, power and throttling: pip install nvidia-ml-py",
-    "cuda-bindings": "--graph: pip install 'cudareduce[graph]'",
     "cuda-bench": "comparing selftest with NVBench: pip install 'cudareduce[nvbench]'",
     "ncu": f"profile, which reads hardware counters: {INSTALL_NCU}",
     "compute-sanitizer": "verify --sanitize: the CUDA toolkit (Debian: apt-get install "
@@ -110,7 +109,7 @@ def _for_a_gpu(found: Mapping[str, str], headers: Path | None) -> Iterator[str]:
 
 
 _LIBRARIES = (
-    "numpy", "pycuda", "nvidia-ml-py", "cuda-bindings", "cuda-bench", "click", "rich",
+    "numpy", "pycuda", "nvidia-ml-py", "cuda-bench", "click", "rich",
     "tabulate",
 )  # fmt: skip
 _TOOLS = ("nvcc", "g++", "ncu", "compute-sanitizer")

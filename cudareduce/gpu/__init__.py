@@ -1,1 +1,1 @@
-"""The GPU, through PyCUDA, cuda-bindings and NVML."""
+"""The GPU, through PyCUDA, the driver's library and NVML."""

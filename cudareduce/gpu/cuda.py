@@ -33,10 +33,11 @@ from cudareduce.backend import (
 )
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
-from cudareduce.gpu import bindings, driver
+from cudareduce.gpu import driver
 from cudareduce.gpu.driver import explained
 from cudareduce.gpu.modules import CudaProgram, Modules
 from cudareduce.gpu.nvml import NvmlMonitor
+from cudareduce.gpu.streams import CapturedGraph, StreamGate
 from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.machine.host import host_name
 from cudareduce.reduction.sizes import counted
@@ -400,16 +401,14 @@ class CudaBackend:
     def monitor(self) -> Monitor:
         return NvmlMonitor(self._device.pci_bus_id())
 
-    def require_bindings(self) -> None:
-        bindings.load()
-
     def gate(self) -> Gate:
         flags = self._driver.host_alloc_flags.DEVICEMAP
         word = self._driver.pagelocked_zeros(1, np.uint32, mem_flags=flags)
-        return bindings.StreamGate(self.stream_handle, word, int(word.base.get_device_pointer()))
+        address = int(word.base.get_device_pointer())
+        return StreamGate(driver.library(), self.stream_handle, word, address)
 
     def graph(self, run: Launch) -> Graph:
-        return bindings.CapturedGraph(self.stream_handle, run)
+        return CapturedGraph(driver.library(), self.stream_handle, run)
 
     @staticmethod
     def host_us() -> float:

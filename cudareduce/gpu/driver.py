@@ -66,6 +66,12 @@ def explained(library: Any, code: int) -> str:
     return f"CUDA error {code}: {(text.value or b'').decode()}"
 
 
+def why_refused(library: Any, name: str, *arguments: Any) -> str | None:
+    """Call a function of the driver's library; why it refuses, None if it succeeds."""
+    code = getattr(library, name)(*arguments)
+    return f"the driver refuses {name} ({explained(library, code)})" if code else None
+
+
 def submodule(name: str) -> Any:
     """Another module of PyCUDA. Raises ImportError."""
     return import_module(f"pycuda.{name}")

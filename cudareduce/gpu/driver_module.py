@@ -14,7 +14,7 @@ from typing import Any
 
 from cudareduce.backend import KernelCall, Launch, Source
 from cudareduce.errors import KernelFault, TooManyBlocks
-from cudareduce.gpu.driver import DEFAULT_SHARED, explained
+from cudareduce.gpu.driver import DEFAULT_SHARED, explained, why_refused
 from cudareduce.reduction.sizes import counted
 
 #: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
@@ -107,9 +107,9 @@ class DriverModule:
             self._call("cuModuleGetFunction", ctypes.byref(function), self._module, name)
 
     def _call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self._library, name)(*arguments)
-        if code:
-            raise KernelFault(f"the driver refuses {name} ({explained(self._library, code)})")
+        why = why_refused(self._library, name, *arguments)
+        if why:
+            raise KernelFault(why)
 
     def variable(self, name: str) -> tuple[int, int]:
         """Address and bytes of a variable."""

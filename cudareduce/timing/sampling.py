@@ -118,11 +118,6 @@ class Method:
         """The record field `timing`."""
         return ("cold" if self.cold else "warm") + (" graph" if self.graph else "")
 
-    @property
-    def needs_bindings(self) -> bool:
-        """True if it needs cuda-bindings."""
-        return self.graph or not self.cold
-
     def batch(self, cost_us: float) -> int:
         """The number of reductions between two events, for one that takes this long."""
         if self.cold or cost_us >= BATCH_BELOW_US:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from cudareduce.bench.session import Session, Verified
 from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu import bindings
 from cudareduce.launch.bound import Bound
 from cudareduce.machine.device import Conditions
 from cudareduce.results.store import load
@@ -321,21 +319,6 @@ def test_a_nearly_cancelling_sum(cudareduce: Call, gpu: FakeGpu) -> None:
     code, out, _ = cudareduce("verify", TWO[1], "--n", 4097, "--pattern", "cancel", "--quiet")
     assert code == 0
     assert "1/" in out
-
-
-def test_cuda_bindings_are_asked_for_before_anything_is_compiled(
-    cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def compiled(*_: object) -> None:
-        raise AssertionError("something was compiled")
-
-    monkeypatch.setattr(gpu, "require_bindings", bindings.load)
-    monkeypatch.setattr(gpu, "build", compiled)
-    monkeypatch.setitem(sys.modules, "cuda", None)
-    for options in (("--timing", "warm"), ("--graph",)):
-        code, out, err = cudareduce("bench", TWO[0], *options)
-        assert (code, out) == (6, "")
-        assert "pip install 'cudareduce[graph]'" in err
 
 
 def test_a_driver_without_gates_still_times_cold(

@@ -71,7 +71,6 @@ def test_two_inputs_count_twice(cudareduce: Call, gpu: FakeGpu) -> None:
 def test_an_input_is_there_anew_before_each_timed_launch(
     cudareduce: Call, gpu: FakeGpu, timing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeGpu, "require_bindings", lambda _: None)
     file = SHAPES / "in_place_guarded.cu"
     code, run, err = bench(cudareduce, file, "--timing", f"cold,{timing}", "--block", 256)
     assert code == 0, err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -44,10 +43,6 @@ Call = Callable[..., tuple[int, str, str]]
 V7 = "reduce_v7_shuffle"
 SHARED = RIGHT_KERNEL.format(name="mine", besides="", before="")
 WARM = Method(cold=False)
-needs_bindings = pytest.mark.skipif(
-    not (importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")),
-    reason="cuda-bindings is not installed",
-)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +94,6 @@ def test_nvml_tells_the_state_under_load(timer: DeviceTimer) -> None:
     assert state.reasons is not None
 
 
-@needs_bindings
 def test_a_gate_keeps_the_host_out_of_warm_times(timer: DeviceTimer, gpu: CudaBackend) -> None:
     entrants = {"events": lambda: None, "empty": timer.empty(), "small": bound(gpu, 2**22).run}
     cold, warm = medians(timer, entrants), medians(timer, entrants, WARM)
@@ -109,7 +103,6 @@ def test_a_gate_keeps_the_host_out_of_warm_times(timer: DeviceTimer, gpu: CudaBa
     assert warm["small"] < cold["small"]  # 16 MiB stay in the L2 of an H200
 
 
-@needs_bindings
 def test_a_graph_replays_faster_than_the_host_launches(cudareduce: Call) -> None:
     plain, graph = records(cudareduce, V7, "--n", "2^10", "--timing", "warm", "--graph")
     assert (plain["timing"], graph["timing"]) == ("warm", "warm graph")
@@ -119,7 +112,6 @@ def test_a_graph_replays_faster_than_the_host_launches(cudareduce: Call) -> None
     assert 0.5 < graph["time_us"] < 10
 
 
-@needs_bindings
 def test_cold_and_warm_in_one_table(cudareduce: Call) -> None:
     cold, warm = records(cudareduce, V7, "--n", "2^22", "--timing", "cold,warm")
     assert warm["time_us"] < cold["time_us"]
@@ -262,7 +254,6 @@ def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> 
         assert (watch.verdict.outcome, watch.undecided) == ("pass", False)
 
 
-@needs_bindings
 def test_warm_times_and_graphs_are_judged_too(cudareduce: Call) -> None:
     for record in records(cudareduce, V7, "reduce_atomic", "--n", "2^20", "--timing", "cold,warm",
                           "--graph"):  # fmt: skip

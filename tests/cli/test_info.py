@@ -117,7 +117,7 @@ def test_a_pycuda_that_raises_anything(cudareduce: Call, monkeypatch: pytest.Mon
 
 
 def found(**other: str) -> dict[str, str]:
-    here = ("driver", "nvcc", "g++", "pycuda", "ncu", "nvidia-ml-py", "cuda-bindings", "cuda-bench",
+    here = ("driver", "nvcc", "g++", "pycuda", "ncu", "nvidia-ml-py", "cuda-bench",
             "compute-sanitizer")  # fmt: skip
     return dict.fromkeys(here, "1.0") | {"counters": "for all users"} | other
 
@@ -156,8 +156,11 @@ def test_without_a_gpu_it_may_still_verify() -> None:
 
 
 def test_what_is_more_has_what_brings_it() -> None:
-    told = list(notes(found(**{"cuda-bindings": "not installed", "ncu": "not found"}), H200, None))
-    assert "No cuda-bindings, for --graph: pip install 'cudareduce[graph]'" in told
+    told = list(notes(found(**{"cuda-bench": "not installed", "ncu": "not found"}), H200, None))
+    assert (
+        "No cuda-bench, for comparing selftest with NVBench: pip install 'cudareduce[nvbench]'"
+        in told
+    )
     assert told[-1] == "Ready to measure on NVIDIA H200."
 
 

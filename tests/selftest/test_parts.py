@@ -261,7 +261,7 @@ def test_what_is_missing_is_said_and_the_rest_is_done(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: object) -> None:
-        raise EnvironmentProblem("--timing warm and --graph need cuda-bindings")
+        raise EnvironmentProblem("the driver refuses cuStreamWaitValue32_v2 (801)")
 
     monkeypatch.setattr("tests.fake_gpu.FakeGate.close", refuse)
     monkeypatch.setattr(parts, "why_not", lambda: "NVBench is missing: pip install it")
@@ -270,7 +270,7 @@ def test_what_is_missing_is_said_and_the_rest_is_done(
     assert code == 0
     assert [f["how"] for f in found["floors"]] == ["cold"] * 3
     assert found["problems"] == [
-        "floors: --timing warm and --graph need cuda-bindings",
+        "floors: the driver refuses cuStreamWaitValue32_v2 (801)",
         "NVBench is missing: pip install it",
     ]
     assert found["peers"] == []
