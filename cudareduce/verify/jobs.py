@@ -13,7 +13,7 @@ from cudareduce.launch.case import Prepared, Shape, build
 from cudareduce.verify.diagnosis import explain
 from cudareduce.verify.large_index import verify_large_indices
 from cudareduce.verify.patterns import Inputs, work
-from cudareduce.verify.test_sets import LARGE_INDEX, LEAST, Level
+from cudareduce.verify.test_sets import LARGE_INDEX, LEAST, Level, keeps_state
 from cudareduce.verify.verdict import (
     HANGS,
     RIGHT,
@@ -59,13 +59,18 @@ class Job:
     optional: bool = False
 
     @property
-    def walk(self) -> tuple[tuple[Shape, Level], ...]:
-        """Shapes in the order of verification, each with its level: increasing, then at the full
-        level decreasing in the same loaded program, since a kernel may keep state of a larger
-        grid."""
-        up = tuple((shape, self.level) for shape in self.shapes)
-        down = tuple((shape, LEAST) for shape in reversed(self.shapes[:-1]))
-        return up + down if self.level == "full" else up
+    def walk(self) -> tuple[tuple[Shape, Level, int], ...]:
+        """Shapes in the order of verification, each with its level and seed: increasing. If the
+        kernel may keep state between launches, sizes then shrink and grow again twice at the full
+        level, with other elements each time, and with an even and an odd number of launches between
+        two of a size."""
+        up = tuple((shape, self.level, self.seed) for shape in self.shapes)
+        if self.level != "full" or not keeps_state(self.prepared):
+            return up
+        some = [shape for shape in self.shapes if shape[0] * shape[1]]
+        history = [*some[-2::-1], *some[1:], *some[-2::-1], *some[:1], *some[1:]]
+        later = ((shape, LEAST, self.seed + k) for k, shape in enumerate(history, 1))
+        return (*up, *later)
 
     @property
     def input_bytes(self) -> int:
@@ -86,7 +91,7 @@ def limited(job: Job, asked_s: float | None) -> Job:
     if job.spec.timed:
         elements = max(work(plans[shape], LEAST, job.only) for shape in job.shapes)
     else:
-        elements = sum(work(plans[shape], level, job.only) for shape, level in job.walk)
+        elements = sum(work(plans[shape], level, job.only) for shape, level, _ in job.walk)
     start_s = _START_S if job.prepared.case.kernel.guessed is None else _GUESSED_START_S
     return replace(job, limit_s=start_s + elements / _ELEMENTS_PER_S)
 
@@ -113,10 +118,10 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     verdict, left_out, ran = RIGHT, "", False
     workspaces = Workspaces(backend)
     try:
-        for shape, level in job.walk:
+        for shape, level, seed in job.walk:
             try:
                 new = verify(
-                    backend, [ready], shape, inputs, seed=job.seed, level=level, only=job.only,
+                    backend, [ready], shape, inputs, seed=seed, level=level, only=job.only,
                     workspaces=workspaces,
                     before_launch=compiled if job.spec.timed else lambda: None,
                 )[case]  # fmt: skip

@@ -91,7 +91,7 @@ def probes(plan: Plan) -> Iterator[Probe]:
         yield Probe(b, b, start, count, MARKED_ITERATIONS * tile, start + b * tile)
 
 
-#: Number of sizes within 31 bits that show how a kernel divides its work.
+#: Number of sizes within 24 bits that show how a kernel divides its work.
 _SMALL_SIZES = 2
 #: Limits of packed indices, and of signed and unsigned 32-bit offsets.
 _PACKED, _SIGNED, _UNSIGNED = 2**24, 2**31, 2**32
@@ -117,6 +117,8 @@ _SLOTS = {
     "last_block": ("partials", 1, 0), "mailbox": ("workspace", 2, 0),
     "self_reset": ("workspace", 0, 0), "one_word": ("workspace", 0, 1),
 }  # fmt: skip
+#: Partial results per thread of the block that folds them, and seconds that this may take.
+_PARTIALS, _FOLD_S = 16, 2.0
 #: Seconds, and multiple of the expected time, to wait for a block that should end.
 _START_S, _SLOWER = 0.1, 20
 
@@ -165,7 +167,7 @@ def large_index_test_sets(case: Case) -> Iterator[TestSet]:
     caps = [k for k in kernel.constants if _PACKED < k < _SIGNED]  # possibly its largest size
     borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED, *caps), reverse=True)
     work = grid * _SMALL_WORK if strides else _SMALL_BLOCKS * unit
-    most = min(_SIGNED // size // 2, work, *caps)
+    most = min(_PACKED, work, *caps)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     rows = case.asks.near_rows
@@ -181,6 +183,7 @@ def verify_large_indices(
     """The verdict on a case from the sizes of `large_index_test_sets`; right if none can be
     formed."""
     as_expected, pace_s = bool(_mark_sign(prepared.case.reduction)), 0.0
+    folds, block = True, prepared.case.block
     for k, shape in enumerate(shapes):
         plan = prepared.plans[shape]
         work = plan.problem.elements // plan.passes[0].grid
@@ -194,6 +197,7 @@ def verify_large_indices(
             return RIGHT
         if k < _SMALL_SIZES:
             as_expected = as_expected and not any(one.wrong for one in found)
+            folds = folds and (k > 0 or _fold_difference(backend, plan, prepared, limit_s) == "")
             pace_s = max(one.seconds for one in found) / work if k == _SMALL_SIZES - 1 else 0.0
             continue
         for one in found if as_expected else ():
@@ -203,7 +207,48 @@ def verify_large_indices(
                 return Verdict("fail", f"{where}: {one.wrong}")
         if not is_long:
             break
+    larger = [plan for shape in shapes[_SMALL_SIZES:] if (plan := prepared.plans[shape]).passes]
+    enough = [plan for plan in larger if _PARTIALS * block < plan.passes[0].grid <= _MOST_MARKED]
+    if folds and enough:
+        plan = min(enough, key=lambda plan: plan.problem.n)
+        wrong = _fold_difference(backend, plan, prepared, _FOLD_S)
+        if wrong:
+            return Verdict("fail", f"n = {plan.problem.n}, the last block: {wrong}")
     return RIGHT
+
+
+def _fold_difference(
+    backend: SparseBackend, plan: Plan, prepared: Prepared, limit_s: float
+) -> str | None:
+    """How the result of the block that arrives last, run alone, differs from that of the partial
+    results that it finds; empty if it does not, None if that cannot be seen."""
+    step, reduction, grid = plan.passes[0], plan.problem.reduction, plan.passes[0].grid
+    plain = reduction.op.name in ("sum", "max", "min") and reduction.stored is None
+    if plan.kernel.finish != "last_block" or plan.problem.rows > 1 or not plain or grid < 2:
+        return None
+    sign, program = _mark_sign(reduction), prepared.programs[step.unit]
+    shared = plan.kernel.shared_bytes(reduction, plan.block)
+    with _reserve_buffers(backend, plan) as buffers:
+        if buffers["counter"].nbytes != 4:
+            return None
+        _elements(buffers["counter"], 0, np.dtype("uint32"), 1)[0] = grid - 1
+        partials = _elements(buffers["partials"], 0, np.dtype(reduction.acc.storage), grid)
+        partials[: grid - 1 if reduction.op.name == "sum" else 0] = 1
+        partials[grid - 2] = sign
+        expected = partials.sum(dtype=float) if reduction.op.name == "sum" else float(sign)
+        out = _elements(buffers["out"], 0, np.dtype(reduction.result_dtype), 1)
+        out.view(np.uint8)[:] = 0xFF
+        args = arguments(plan, step, buffers)
+        try:
+            done = backend.run_alone(grid - 1, limit_s, program, grid, plan.block, args, shared)
+        except KernelFault as fault:
+            return str(fault)
+        untouched = (out.view(np.uint8) == 0xFF).all()
+        if done is None or untouched:
+            return None
+        got = float(out[0])
+    of = f"of {grid} partial results"
+    return "" if got == expected else f"got {got:g}, expected {expected:g} {of}"
 
 
 def _mark_sign(reduction: Reduction) -> int:
@@ -308,6 +353,8 @@ def _mark_values(reduction: Reduction, probe: Probe, value: int, narrow: bool) -
     large values, so that each thread adds both, even with a loop that is unrolled by two. A running
     sum in 16 bits loses the small ones; one in 32 bits is exact."""
     numbers = np.full(probe.count, float(value))
+    if reduction.op.name == "sum":
+        numbers[1::2] *= 2  # an index in float skips elements, which equal marks hide
     turn = probe.share // MARKED_ITERATIONS
     wide = reduction.op.name == "sum" and reduction.dtype.name in ("float16", "bfloat16")
     if narrow and wide and probe.share != probe.count and 2 * turn * sum(_LARGE_SMALL) < _EXACT:

@@ -24,8 +24,8 @@ SMALL = 2**20
 _IN_TURNS_UP_TO = 2**15
 #: Up to these sizes the input is also misaligned: by one offset, by every offset.
 _MISALIGNED_UP_TO, _IN_EVERY_WAY_UP_TO = 65537, 1025
-#: Misalignments in elements that a load of 16 bytes can tell apart.
-_OFFSETS = (1, 2, 3, 5, 7)
+#: Bytes of the widest load.
+_LOAD_BYTES = 16
 #: Launches on one input whose results are compared bit by bit, to detect a varying order.
 REPEATS = 10
 #: Device time for these launches when the kernel is timed, and their least number.
@@ -123,7 +123,7 @@ def inputs_for(
         names = names[-1:]  # the one with the least rounding, since the tolerance is inferred
     if level == "least":
         return [(name, 0) for name in names]
-    offsets = [k for k in _OFFSETS if k * reduction.dtype.size < 16]
+    offsets = list(range(1, _LOAD_BYTES // reduction.dtype.size))
     if level == "some":
         names = names[:2]
     if level == "some" or elements > _IN_EVERY_WAY_UP_TO:

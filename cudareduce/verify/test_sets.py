@@ -13,8 +13,10 @@ from itertools import islice
 from math import prod
 from typing import Literal
 
+from cudareduce.cuda_source import parsed, without_comments
 from cudareduce.errors import UsageError
-from cudareduce.launch.case import Case, Shape
+from cudareduce.launch.bound import KEPT
+from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.plane import of_several
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.machine.device import DeviceLimits
@@ -23,24 +25,44 @@ from cudareduce.reduction.operators import Reduction, reduction_of
 
 #: Up to this size there are enough other test sizes.
 _SMALL_LITERAL = 1025
-#: Largest literal from which a test size is derived: twice as many elements must be quick.
-_LARGE_LITERAL = 2**22
+#: Largest literal from which a test size is derived.
+_LARGE_LITERAL = 2**24 - 2
+#: Integer literals, products and shifts of them; one literal of these.
+_INTEGER = r"(?:0[xX][\da-fA-F']+|\d[\d']*)(?![\d.eExX'])"
+_LITERALS = re.compile(rf"(?<![\w.]){_INTEGER}[uUlL]*(?:\s*(?:\*|<<)\s*{_INTEGER}[uUlL]*)*")
+_LITERAL = re.compile(rf"(\*|<<|)\s*({_INTEGER})[uUlL]*")
 #: Most remainders that are derived from pairs of literals.
 _MOST_REMAINDERS = 64
 #: The other test sizes have every remainder of smaller divisors.
 _LEAST_DIVISOR = 8
 
 
+def literals(text: str) -> tuple[int, ...]:
+    """Integers in the kernel source, products and shifts of literals evaluated."""
+    found: dict[int, None] = {}
+    for match in _LITERALS.finditer(without_comments(parsed(text))):
+        value = 1
+        for sign, digits in _LITERAL.findall(match[0]):
+            number = int(digits.replace("'", ""), 16 if digits[1:2] in ("x", "X") else 10)
+            value = value << min(number, 64) if sign == "<<" else value * number
+        found[value] = None
+    return tuple(found)
+
+
 def literal_sizes(numbers: Sequence[int], tile: int) -> tuple[int, ...]:
     """Test sizes derived from integer literals in the kernel source: sizes around the large ones,
     and sizes of more than two tiles that leave one literal as the remainder by another, or by the
     power of two that a mask stands for."""
+    return (*literal_caps(numbers), *islice(_remainders(numbers, tile), _MOST_REMAINDERS))
+
+
+def literal_caps(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Test sizes around large integer literals in the kernel source."""
     large = (k for k in numbers if _SMALL_LITERAL < k <= _LARGE_LITERAL)
-    caps = (n for k in large for n in (k, k + 1, 2 * k + 1))
-    return (*caps, *islice(_remainders(numbers, tile), _MOST_REMAINDERS))
+    return tuple(n for k in large for n in (k, k + 1, 2 * k + 1))
 
 
-def literal_rows(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def literal_rows(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Rows of three elements, one row more than each large literal in the kernel source."""
     return tuple((3, k + 1) for k in numbers if _SMALL_LITERAL < k <= _LARGE_LITERAL)
 
@@ -73,10 +95,14 @@ _BEYOND_2_20 = 2**20 + 7
 #: Remainders that loops often lose: of eight elements, of tiles larger than a block, of rows of
 #: 1024.
 _REMAINDERS = (*range(1001, 1009), 2047, 4095, 2**15)
+#: Loads of 16 bytes in front of the remainders that no other size has.
+_LOADS = 63
 #: Threads of all launches, once each, up to which every size of an external program is tried.
 _MANY_THREADS = 2**20
 #: Shapes with rows of an external program of which not all are tried.
 _MANY_ROWS = 12
+#: Pairs of iterations of which the sum of bytes per thread exceeds 16 bits.
+_BYTES_OF_16_BITS = 150
 #: Number of blocks that a 16-bit counter cannot count.
 _BLOCKS_16_BITS = 2**16
 #: Further blocks, so that a wrapped counter does not end where a correct one does.
@@ -152,12 +178,17 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
         *(_block_counts(case, limits) if large else ()),
         *(_REMAINDERS if case.kernel.foreign else ()),
     }
-    sizes = {n for n in (*sizes, *literal_sizes(case.kernel.constants, tile)) if n <= _MOST}
+    sizes |= set(_rests(case, sizes))
+    numbers = case.kernel.constants
+    sizes |= set(
+        literal_sizes(numbers, tile) if numbers else literal_caps(literals(case.kernel.text))
+    )
+    sizes = {n for n in sizes if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
     if case.kernel.plane:
         sizes = {of_several(n) if n > _FEW else n for n in sizes}
-    many = literal_rows(case.kernel.constants)
+    many = literal_rows(numbers or literals(case.kernel.text))
     rows = dict.fromkeys((*_allowed_rows(case, (*ROW_SHAPES, *many)), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
 
@@ -235,9 +266,13 @@ def size_test_set(case: Case, limits: DeviceLimits) -> TestSet:
 def grid_stride_test_sets(case: Case) -> Iterator[TestSet]:
     """Test set with every pattern where each thread of a fixed grid takes several elements."""
     limits = _tiny_device(case)
-    shapes = _arrays(case, _iterations(case, limits), _FEW)
+    rounds = _iterations(case, limits)
+    shapes = _arrays(case, rounds, _FEW)
     if shapes:
         yield TestSet(case=case, shapes=shapes, limits=limits, level="full")
+    if case.reduction.dtype.size == 1:  # a running sum in 16 bits overflows
+        shapes = _arrays(case, [_BYTES_OF_16_BITS * n for n in rounds[:1]], _MOST // 4)
+        yield TestSet(case=case, shapes=shapes, limits=limits, level="some")
 
 
 def operator_test_sets(case: Case) -> Iterator[TestSet]:
@@ -284,6 +319,14 @@ def _blocks(case: Case) -> tuple[int, ...]:
     return (case.block,) if is_fixed else case.kernel.blocks
 
 
+def keeps_state(ready: Prepared) -> bool:
+    """True if a kernel may find what an earlier launch has left: in its workspace, its arrival
+    counter or a variable in global memory."""
+    kernels = ready.case.kernel.chain
+    kept = any(KEPT & plan.scratch.keys() for plan in ready.plans.values())
+    return kept or any(_STATIC_VARIABLE.search(kernel.text) for kernel in kernels)
+
+
 def tile_of(case: Case) -> int:
     """Elements that a block reads per iteration."""
     return case.block * case.items
@@ -311,6 +354,13 @@ def _tiles(tile: int) -> tuple[int, ...]:
 def _whole_tiles(tile: int) -> tuple[int, ...]:
     """Multiples of the tile, the only sizes of a kernel without an element count."""
     return 2 * tile, 3 * tile, 5 * tile, 33 * tile
+
+
+def _rests(case: Case, sizes: Iterable[int]) -> Iterator[int]:
+    """A size up to 1023 for each remainder that no other has, of the elements of a 16-byte load."""
+    load = max(1, 16 // case.reduction.dtype.size)
+    known = {n % load for n in sizes if n > load}
+    return (_LOADS * load + rest for rest in range(load) if rest not in known)
 
 
 def _fold_sizes(case: Case) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from cudareduce.library.registry import kernel_files
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.jobs import Job, combined, final_verdict, limited
-from cudareduce.verify.test_sets import edges, race_test_sets
+from cudareduce.verify.patterns import inputs_for
+from cudareduce.verify.test_sets import edges, literals, race_test_sets
 from cudareduce.verify.verdict import Verdict, skipped
 from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
@@ -282,18 +283,37 @@ def test_sizes_follow_tile_and_finish() -> None:
     assert {2 * 24 * 1024 + 1, 1024 * 1024 + 1} <= sizes
 
 
-def _job(**other: Any) -> Job:
-    case = _case("reduce_v7_shuffle")
+def _job(name: str = "reduce_v7_shuffle", **other: Any) -> Job:
+    case = _case(name)
     plans, refusals = planned(case, ((1000, 1), (4097, 1)), DEFAULT_LIMITS)
     prepared = Prepared(case, plans, refusals, {})
     own = {"spec": BackendSpec("cpu"), "limit_s": 0, **other}
     return Job(prepared=prepared, shapes=tuple(plans), **own)
 
 
-def test_sizes_go_up_and_once_down() -> None:
-    up = [((1000, 1), "full"), ((4097, 1), "full")]
-    assert list(_job().walk) == [*up, ((1000, 1), "least")]
-    assert [level for _, level in _job(level="some").walk] == ["some", "some"]
+def test_sizes_shrink_and_grow_again_if_a_kernel_keeps_state() -> None:
+    up = [((1000, 1), "full", 0), ((4097, 1), "full", 0)]
+    assert list(_job().walk) == up
+    walk = _job("reduce_last_block").walk
+    assert list(walk[:2]) == up
+    assert [n for (n, _), _, _ in walk[2:]] == [1000, 4097, 1000, 1000, 4097]
+    assert len({seed for *_, seed in walk[2:]}) == 5
+    assert [level for _, level, _ in _job(level="some").walk] == ["some", "some"]
+
+
+def test_sizes_follow_from_literals_in_the_source() -> None:
+    text = (
+        "constexpr int a = 4'000'000; int b = 3 * 1024 << 2u; // 77777\nfloat c = 1e6f, d = 5.5f;"
+    )
+    assert literals(text) == (4_000_000, 12288)
+
+
+def test_every_remainder_of_a_16_byte_load_is_tried() -> None:
+    case = replace(_case("reduce_v7_shuffle"), reduction=reduction_of("sum", "uint8"))
+    sizes = {n for n, rows in edges(case, DEFAULT_LIMITS) if rows == 1 and n > 16}
+    assert {n % 16 for n in sizes} == set(range(16))
+    offsets = {off for _, off in inputs_for(case.reduction, (1000, 1), [256])}
+    assert offsets == set(range(16))
 
 
 def test_the_limit_follows_the_work() -> None:
