@@ -4,46 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from itertools import product
-from statistics import median
-from time import perf_counter
 
-from cudareduce.backend import TimedBackend
-from cudareduce.backends import open_timed
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
-from cudareduce.launch.plan import Problem
 from cudareduce.libraries.calls import (
     At,
     BrokenError,
-    Reporter,
     RoundDone,
-    Runtimes,
-    faulty,
     not_imported,
-    runtimes,
 )
-from cudareduce.libraries.contract import DeviceInput, Library, as_answers
 from cudareduce.libraries.job import (
     CUT,
     UNVERIFIED,
     Job,
     LibraryResult,
     Outcome,
-    keyed,
-    library_plan,
 )
-from cudareduce.libraries.timing import CALLS, WARM_CALLS, LibraryTiming
-from cudareduce.libraries.verification import Verification, import_libraries
-from cudareduce.timing.timer import DeviceTimer
-from cudareduce.verify.patterns import Inputs
-from cudareduce.verify.result_monitor import TimedData
-from cudareduce.verify.verdict import RIGHT, Verdict, skipped, worse
+from cudareduce.libraries.worker import LibraryRunner
+from cudareduce.verify.verdict import Verdict, skipped
 from cudareduce.workers import (
     Exited,
     Limit,
     Message,
-    Parent,
     Raised,
     Returned,
     TimedOut,
@@ -52,122 +34,11 @@ from cudareduce.workers import (
     events,
 )
 
-_NO_LIBRARY = "no library could be timed, so no kernel was timed beside them"
 #: Seconds without a heartbeat: while something may be compiled or imported, and while it runs.
 _PREPARES_S, _RUNS_S = 300.0, 60.0
 #: Seconds between two checks of the deadline, and without a heartbeat after it: the worker checks
 #: it between calls.
 _CHECK_S, _GRACE_S = 0.25, 5.0
-
-
-class LibraryRunner:
-    """In a worker: does jobs, and keeps the backend, inputs, and the libraries that are loaded."""
-
-    def __init__(self, parent: Parent) -> None:
-        self._reporter, self._inputs, self._runtimes = Reporter(parent), Inputs(), Runtimes()
-        self._opened: tuple[TimedBackend, DeviceTimer] | None = None
-
-    def run(self, job: Job) -> Outcome:
-        """The outcome of a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
-        deadline = Deadline(job.deadline_s)
-        if job.alone is not None:
-            libraries = job.libraries()
-            return Outcome(peers={lib.name: self._run_own(job, lib, deadline) for lib in libraries})
-        if self._opened is None:
-            backend = open_timed(job.spec)
-            self._opened = backend, DeviceTimer(backend, backend.monitor())
-        backend, timer = self._opened
-        results = self._verify(job, backend, timer, deadline)
-        if not job.rounds or all(result.verdict.outcome != "pass" for result in results.values()):
-            is_missed = job.rounds and job.kernels and not job.odd
-            remarks = (_NO_LIBRARY,) if is_missed else ()
-            return Outcome(peers=self._with_remarks(results), remarks=remarks)
-        timing = LibraryTiming(job, backend, timer, self._reporter, results, deadline)
-        passes, loaded = timing.passes(), runtimes()
-        remarks = (
-            f"the libraries loaded {len(loaded)} CUDA runtimes into one process "
-            f"({', '.join(loaded)}): name fewer with --peers where figures look odd",
-        )
-        return Outcome(
-            peers=self._with_remarks(timing.results), kernels=timing.kernels, passes=passes,
-            remarks=remarks if len(loaded) > 1 else (),
-        )  # fmt: skip
-
-    def _verify(
-        self, job: Job, backend: TimedBackend, timer: DeviceTimer, deadline: Deadline
-    ) -> dict[str, LibraryResult]:
-        """A verdict on every library in every layout. If there are several layouts, an earlier job
-        has verified the first."""
-        verification = Verification(
-            job, backend, timer, self._reporter, self._inputs, self._runtimes, deadline
-        )
-        if not job.odd:
-            return verification.results()
-        problem = job.problem_of(job.layouts[0])
-        results = import_libraries(job.libraries(), problem, self._reporter, self._runtimes)
-        for number, layout in enumerate(job.layouts[1:], 1):
-            found = verification.results(layout)
-            results |= {keyed(name, number): result for name, result in found.items()}
-        return results
-
-    def _with_remarks(self, results: Mapping[str, LibraryResult]) -> dict[str, LibraryResult]:
-        """The results, with a remark on each library that loaded a second CUDA runtime."""
-        remarks = self._runtimes.remarks
-        return {
-            name: replace(result, verdict=replace(result.verdict, reason=remarks[name]))
-            if name in remarks and result.verdict.outcome == "pass" else result
-            for name, result in results.items()
-        }  # fmt: skip
-
-    def _run_own(self, job: Job, library: Library, deadline: Deadline) -> LibraryResult:
-        """Verify a library that uses its own context and streams; only host time is measured."""
-        problem = job.problem_of(job.layouts[0])
-        result = import_libraries([library], problem, self._reporter, self._runtimes, deadline)[
-            library.name
-        ]
-        problems = [Problem(job.reduction, *shape) for shape in job.shapes[-job.asked :]]
-        taken = [problem for problem in problems if not library.why_not(problem)]
-        seeds = ("random", job.seed), (job.pattern, job.seed + 1)
-        for problem, (pattern, seed) in product(taken, seeds):
-            if result.verdict.outcome != "pass":
-                break
-            if deadline.passed:
-                return replace(result, verdict=skipped("time", UNVERIFIED))
-            plan = library_plan(library.name, problem)
-            try:
-                data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
-                verdict, host_us = self._call_own(library, problem, data, job.folder)
-            except Exception as error:
-                return replace(result, verdict=faulty(library, error))
-            verdict = worse(result.verdict, verdict)
-            result = replace(result, verdict=verdict, host_us=host_us if job.rounds else None)
-        return result
-
-    def _call_own(
-        self, library: Library, problem: Problem, data: TimedData, folder: str
-    ) -> tuple[Verdict, float]:
-        """A verdict on the results of one input, and of its variant if the library can replace its
-        input; and the median host time of a call in microseconds."""
-        self._reporter.at(library.name, "prepares")
-        call = library.prepare(DeviceInput(problem=problem, data=data.elements, folder=folder))
-        assert call.fetch is not None
-        times_us = []
-        for k in range(WARM_CALLS + CALLS):
-            start_s = perf_counter()
-            call.run()
-            if k >= WARM_CALLS:
-                times_us.append(1e6 * (perf_counter() - start_s))
-            else:
-                self._reporter.at(library.name)
-        verdict, plan = RIGHT, library_plan(library.name, problem)
-        for number in (0, 1) if call.refill else (0,):
-            if call.refill and number:
-                data.place(number)
-                call.refill()
-                call.run()
-            answers = as_answers(problem, call.fetch())
-            verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
-        return verdict, median(times_us)
 
 
 class LibraryWorkers:

@@ -16,7 +16,7 @@ from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory, UsageError
 from cudareduce.launch.case import build
 from cudareduce.libraries.calls import Reporter, Runtimes, faulty, not_imported
-from cudareduce.libraries.verification import import_libraries
+from cudareduce.libraries.worker import import_libraries
 from cudareduce.progress import phase, say
 from cudareduce.reveal.calls import (
     Chosen,

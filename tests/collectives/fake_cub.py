@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import cudareduce.backends
-from cudareduce.libraries.session import LibraryRunner
+from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.workers import Parent
 from tests.collectives.nccls import StreamGpu
 from tests.simulate import H200

@@ -22,7 +22,7 @@ import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
-from cudareduce.libraries.session import LibraryRunner
+from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.reduction.inputs import as_numbers
 from cudareduce.workers import Parent
 from tests.fake_gpu import FakeGpu, quick

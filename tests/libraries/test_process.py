@@ -18,7 +18,8 @@ from cudareduce.budget import Deadline
 from cudareduce.launch.case import Case
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.job import Job, Outcome
-from cudareduce.libraries.session import LibraryRunner, LibraryWorkers
+from cudareduce.libraries.session import LibraryWorkers
+from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.library.registry import Registry
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.sampling import COLD

@@ -1,37 +1,48 @@
-"""Times libraries and kernels in the same rounds, in the primary context of one process.
+"""In a worker process: imports and verifies libraries, and times them in the rounds of kernels.
 
-The context stays the same, since libraries require it. Small inputs move to another address for
-each half round, as in fresh contexts.
+All share the primary context of one process, which stays the same, since libraries require it.
+Small inputs move to another address for each half round, as in fresh contexts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from math import inf
 from random import Random
 from statistics import median
+from time import perf_counter
 
 from cudareduce.backend import Launch, TimedBackend
+from cudareduce.backends import open_timed
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Programs, planned, programs_of
+from cudareduce.launch.case import Programs, Shape, planned, programs_of
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.libraries.calls import (
     BrokenError,
     LibraryCall,
     Memory,
     Reporter,
+    Runtimes,
+    absent,
+    faulty,
     line,
     memory,
+    runtimes,
     verdict_on,
 )
-from cudareduce.libraries.contract import Library
+from cudareduce.libraries.contract import DeviceInput, Library, as_answers
 from cudareduce.libraries.job import (
+    CUT,
+    PLAIN,
+    UNVERIFIED,
     Job,
     Layout,
     LibraryResult,
+    Outcome,
     Pass,
     kernel_name,
     keyed,
@@ -39,9 +50,12 @@ from cudareduce.libraries.job import (
 )
 from cudareduce.library.condition import ALIGNED
 from cudareduce.machine.device import DeviceLimits
+from cudareduce.reduction.patterns import patterns_for
+from cudareduce.reduction.reference import Reference
 from cudareduce.timing.rounds import Context, measure, over, remarks
 from cudareduce.timing.sampling import Method
 from cudareduce.timing.timer import DeviceTimer, joules, late_work
+from cudareduce.verify.patterns import SMALL, Input, Inputs
 from cudareduce.verify.result_monitor import (
     OwnBuffers,
     ResultMonitor,
@@ -49,14 +63,151 @@ from cudareduce.verify.result_monitor import (
     TimedInput,
     distinct_answers,
 )
-from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
+from cudareduce.verify.verdict import (
+    RIGHT,
+    WROTE_INPUT,
+    Effort,
+    Verdict,
+    judge,
+    not_decided,
+    skipped,
+    worse,
+)
+from cudareduce.workers import Parent
 
+_NO_LIBRARY = "no library could be timed, so no kernel was timed beside them"
+#: Patterns without NaN, infinities and signed zeros, whose results differ between libraries.
+_ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
+             "spread", "factors", "lowest", "highest")  # fmt: skip
+#: Tile at whose edges extrema are placed: those of libraries are unknown.
+_TILE = 4096
+_LONGEST_VERSION = 40
+_POISONS = (0xFF, 0x01)
 _READER, _FLOOR = "reader ", "floor"
 #: Inputs up to this size move to another address for each half round, by so many bytes.
 _MOVED_BYTES = 2**28
 _STEPS, _STEP_BYTES = 2048, 512
 #: Calls that are not counted, and calls that are, for host times.
-WARM_CALLS, CALLS = 3, 30
+_WARM_CALLS, _CALLS = 3, 30
+
+
+class LibraryRunner:
+    """Does jobs, and keeps the backend, inputs, and the libraries that are loaded."""
+
+    def __init__(self, parent: Parent) -> None:
+        self.reporter, self.inputs, self.runtimes = Reporter(parent), Inputs(), Runtimes()
+        self._opened: tuple[TimedBackend, DeviceTimer] | None = None
+
+    def run(self, job: Job) -> Outcome:
+        """The outcome of a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
+        deadline = Deadline(job.deadline_s)
+        if job.alone is not None:
+            libraries = job.libraries()
+            return Outcome(peers={lib.name: self._run_own(job, lib, deadline) for lib in libraries})
+        if self._opened is None:
+            backend = open_timed(job.spec)
+            self._opened = backend, DeviceTimer(backend, backend.monitor())
+        run = JobRun(self, job, *self._opened, deadline)
+        run.verify_all()
+        if not job.rounds or not any(map(run.is_right, run.results)):
+            is_missed = job.rounds and job.kernels and not job.odd
+            remarks = (_NO_LIBRARY,) if is_missed else ()
+            return Outcome(peers=self._with_remarks(run.results), remarks=remarks)
+        passes, loaded = run.passes(), runtimes()
+        remarks = (
+            f"the libraries loaded {len(loaded)} CUDA runtimes into one process "
+            f"({', '.join(loaded)}): name fewer with --peers where figures look odd",
+        )
+        return Outcome(
+            peers=self._with_remarks(run.results), kernels=run.kernels, passes=passes,
+            remarks=remarks if len(loaded) > 1 else (),
+        )  # fmt: skip
+
+    def _with_remarks(self, results: Mapping[str, LibraryResult]) -> dict[str, LibraryResult]:
+        """The results, with a remark on each library that loaded a second CUDA runtime."""
+        remarks = self.runtimes.remarks
+        return {
+            name: replace(result, verdict=replace(result.verdict, reason=remarks[name]))
+            if name in remarks and result.verdict.outcome == "pass" else result
+            for name, result in results.items()
+        }  # fmt: skip
+
+    def _run_own(self, job: Job, library: Library, deadline: Deadline) -> LibraryResult:
+        """Verify a library that uses its own context and streams; only host time is measured."""
+        problem = job.problem_of(job.layouts[0])
+        result = import_libraries([library], problem, self.reporter, self.runtimes, deadline)[
+            library.name
+        ]
+        problems = [Problem(job.reduction, *shape) for shape in job.shapes[-job.asked :]]
+        taken = [problem for problem in problems if not library.why_not(problem)]
+        seeds = ("random", job.seed), (job.pattern, job.seed + 1)
+        for problem, (pattern, seed) in product(taken, seeds):
+            if result.verdict.outcome != "pass":
+                break
+            if deadline.passed:
+                return replace(result, verdict=skipped("time", UNVERIFIED))
+            plan = library_plan(library.name, problem)
+            try:
+                data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
+                verdict, host_us = self._call_own(library, problem, data, job.folder)
+            except Exception as error:
+                return replace(result, verdict=faulty(library, error))
+            verdict = worse(result.verdict, verdict)
+            result = replace(result, verdict=verdict, host_us=host_us if job.rounds else None)
+        return result
+
+    def _call_own(
+        self, library: Library, problem: Problem, data: TimedData, folder: str
+    ) -> tuple[Verdict, float]:
+        """A verdict on the results of one input, and of its variant if the library can replace its
+        input; and the median host time of a call in microseconds."""
+        self.reporter.at(library.name, "prepares")
+        call = library.prepare(DeviceInput(problem=problem, data=data.elements, folder=folder))
+        assert call.fetch is not None
+        times_us = []
+        for k in range(_WARM_CALLS + _CALLS):
+            start_s = perf_counter()
+            call.run()
+            if k >= _WARM_CALLS:
+                times_us.append(1e6 * (perf_counter() - start_s))
+            else:
+                self.reporter.at(library.name)
+        verdict, plan = RIGHT, library_plan(library.name, problem)
+        for number in (0, 1) if call.refill else (0,):
+            if call.refill and number:
+                data.place(number)
+                call.refill()
+                call.run()
+            answers = as_answers(problem, call.fetch())
+            verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
+        return verdict, median(times_us)
+
+
+def import_libraries(
+    libraries: Sequence[Library], problem: Problem, reporter: Reporter, runtimes: Runtimes,
+    deadline: Deadline | None = None,
+) -> dict[str, LibraryResult]:  # fmt: skip
+    """Import every library: a verdict on each that is not installed, does not support the problem,
+    or is left when the deadline has passed."""
+    results = {}
+    for library in libraries:
+        reporter.at(library.name, "imports")
+        reason = library.why_not(problem)
+        if reason:
+            results[library.name] = LibraryResult(verdict=skipped("unfit", reason))
+            continue
+        result = LibraryResult(verdict=RIGHT, called=library.called(problem))
+        if deadline is not None and deadline.passed:
+            results[library.name] = replace(result, verdict=skipped("time", CUT))
+            continue
+        try:
+            version = " ".join(str(library.load() or "").split())[:_LONGEST_VERSION]
+            results[library.name] = replace(result, version=version or None)
+        except Exception as error:
+            results[library.name] = replace(result, verdict=absent(library, error))
+        runtimes.after(library)
+    reporter.at("")
+    return results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,29 +264,140 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
     return plans, refusals
 
 
-class LibraryTiming:
-    """Times the libraries of a job that were right, and its kernels, on one fresh input.
-
-    `results` has a verdict on each library, `kernels` on each kernel by index and layout; timing
-    may change both.
-    """
+class JobRun:
+    """Verifies the libraries of a job, then times those that were right, with the kernels of the
+    job, on one fresh input. `results` has a verdict on each library by name and layout, `kernels`
+    on each kernel by index and layout; timing may change both."""
 
     def __init__(
-        self, job: Job, backend: TimedBackend, timer: DeviceTimer, reporter: Reporter,
-        results: Mapping[str, LibraryResult], deadline: Deadline,
+        self, worker: LibraryRunner, job: Job, backend: TimedBackend, timer: DeviceTimer,
+        deadline: Deadline,
     ) -> None:  # fmt: skip
-        self._job, self._backend, self._timer, self._reporter = job, backend, timer, reporter
-        self._deadline, self._monitor = deadline, backend.monitor()
-        self.results = dict(results)
-        reporter.at("", "prepares")
-        self._inputs = self._layout_inputs()
-        self.kernels: dict[tuple[int, int], Verdict] = {
-            (index, given.number): RIGHT for given in self._inputs for index in given.plans
-        }
+        self._worker, self._reporter, self._job = worker, worker.reporter, job
+        self._backend, self._timer, self._deadline = backend, timer, deadline
+        self._monitor = backend.monitor()
+        self.results: dict[str, LibraryResult] = {}
+        self.kernels: dict[tuple[int, int], Verdict] = {}
+        self._inputs: list[LayoutInput] = []
         self._calls: dict[str, TimedCall] = {}
         self._no_graph: set[str] = set()
         self._kept: Context[DeviceTimer] | None = None
         self._monitors: dict[str, ResultMonitor[str]] = {}
+
+    def is_right(self, name: str) -> bool:
+        return self.results[name].verdict.outcome == "pass"
+
+    def verify_all(self) -> None:
+        """Verify every library in every layout. If there are several layouts, an earlier job has
+        verified the first. Raises BrokenError, and OutOfMemory if an input does not fit."""
+        job = self._job
+        if not job.odd:
+            self._verify_layout(0, PLAIN)
+            return
+        problem = job.problem_of(job.layouts[0])
+        self.results = import_libraries(
+            job.libraries(), problem, self._reporter, self._worker.runtimes
+        )
+        for number, layout in enumerate(job.layouts[1:], 1):
+            self._verify_layout(number, layout)
+
+    def _verify_layout(self, number: int, layout: Layout) -> None:
+        """Verify every library with inputs in the layout of this number."""
+        job, problem, libraries = self._job, self._job.problem_of(layout), self._job.libraries()
+        results = import_libraries(
+            libraries, problem, self._reporter, self._worker.runtimes, self._deadline
+        )
+
+        def set_verdict(library: Library, verdict: Verdict) -> None:
+            results[library.name] = replace(results[library.name], verdict=verdict)
+
+        def right() -> list[Library]:
+            return [lib for lib in libraries if results[lib.name].verdict.outcome == "pass"]
+
+        for library in right():
+            reason = library.why_not_from(layout.offset * job.reduction.dtype.size)
+            if reason:
+                set_verdict(library, skipped("unfit", reason))
+        decided: set[tuple[str, Shape]] = set()
+        shapes = [layout.shape(shape) for shape in job.shapes]
+        for shape in dict.fromkeys(shapes):
+            for pattern in _patterns(job, shape):
+                given = Input(pattern, *shape, job.seed, layout.offset)
+                for library, verdict in self._verify(right(), given):
+                    if verdict is not None:
+                        decided.add((library.name, shape))
+                        set_verdict(library, worse(results[library.name].verdict, verdict))
+        for library in right():
+            for shape in shapes[-job.asked :]:
+                is_open = (library.name, shape) not in decided
+                if is_open and not library.why_not(Problem(job.reduction, *shape)):
+                    set_verdict(library, not_decided(shape[0]))
+                    break
+        self.results |= {keyed(name, number): result for name, result in results.items()}
+
+    def _verify(
+        self, libraries: Sequence[Library], given: Input
+    ) -> list[tuple[Library, Verdict | None]]:
+        """Verdicts on one input of the libraries that support its shape; None if undecided."""
+        reduction, backend = self._job.reduction, self._backend
+        problem = Problem(reduction, given.n, given.rows)
+        taking = [library for library in libraries if library.why_not(problem) is None]
+        if not taking or self._deadline.passed:
+            return [(library, skipped("time", UNVERIFIED)) for library in taking]
+        (elements, *_), ref = self._worker.inputs.of(given, reduction)
+        data = TimedData(
+            given.pattern, reduction, given.n, given.rows, given.seed,
+            [library_plan(library.name, problem) for library in taking], elements,
+        )  # fmt: skip
+        timed = TimedInput(backend, self._timer, data, given.offset * reduction.dtype.size)
+        verdicts: list[tuple[Library, Verdict | None]] = []
+        try:
+            for library in taking:
+                if self._deadline.passed:
+                    verdicts.append((library, skipped("time", UNVERIFIED)))
+                    continue
+                with memory(backend) as held:
+                    verdict = self._verdict(library, problem, given, timed, ref, held)
+                if not timed.restored():
+                    verdict = Verdict("fail", f"{given}: {WROTE_INPUT}")
+                verdicts.append((library, verdict))
+        finally:
+            timed.release()
+            self._timer.release()
+        return verdicts
+
+    def _verdict(
+        self, library: Library, problem: Problem, given: Input, timed: TimedInput, ref: Reference,
+        held: Memory,
+    ) -> Verdict | None:  # fmt: skip
+        """The verdict on one library, from memory with different old content. Its first call has
+        the variant of the input, so that a cached result is detected."""
+        verdict: Verdict | None = None
+        self._reporter.at(library.name, "prepares")
+        try:
+            elements, buffer = timed.data.elements, timed.buffer
+            call = held.prepare(library, problem, elements, buffer, self._job.folder)
+            timed.turn_to(1)
+            call.run()  # it may compile at its first call
+            call.answers()
+            timed.turn_to(0)
+            self._reporter.at(library.name)
+            for poison in _POISONS:
+                call.poison(poison)
+                call.run()
+                found = judge(call.plan, call.answers(), ref, given.pattern)
+                damage = call.damage()
+                if damage:
+                    found = Verdict("fail", damage)
+                if found is not None:
+                    verdict = worse(verdict or RIGHT, found)
+        except Exception as error:
+            verdict = verdict_on(library, error, self._backend)
+        if verdict is None:
+            return None
+        if verdict.outcome == "fail":
+            verdict = replace(verdict, reason=f"{given}: {verdict.reason}")
+        return replace(verdict, effort=given.effort + Effort(launches=1 + len(_POISONS)))
 
     def _layout_inputs(self) -> list[LayoutInput]:
         """The inputs by layout. Layouts of one size share their data."""
@@ -153,7 +415,7 @@ class LibraryTiming:
             programs = programs_of(self._backend, {known[k]: plan for k, plan in plans.items()})
             libraries = tuple(
                 library for library in job.libraries()
-                if not library.host_only and self._is_right(keyed(library.name, number))
+                if not library.host_only and self.is_right(keyed(library.name, number))
             )  # fmt: skip
             inputs.append(LayoutInput(
                 number=number, layout=layout, problem=problem, data=data[problem], plans=plans,
@@ -161,13 +423,15 @@ class LibraryTiming:
             ))  # fmt: skip
         return inputs
 
-    def _is_right(self, name: str) -> bool:
-        return self.results[name].verdict.outcome == "pass"
-
     def passes(self) -> dict[str, Pass]:
         """A pass by each method; then unfinished work, distinct results and host times. Raises
         BrokenError, OutOfMemory and EnvironmentProblem."""
         methods, deadline = self._job.methods, self._deadline
+        self._reporter.at("", "prepares")
+        self._inputs = self._layout_inputs()
+        self.kernels = {
+            (index, given.number): RIGHT for given in self._inputs for index in given.plans
+        }
         passes: dict[str, Pass] = {}
         with ExitStack() as stack:
             if max(given.data.elements.nbytes for given in self._inputs) > _MOVED_BYTES:
@@ -185,7 +449,7 @@ class LibraryTiming:
                         passes = {k: replace(one, joules=found) for k, one in passes.items()}
                     self._repeat(costs)
                     for library in self._job.libraries():
-                        is_timed = library.host_only and self._is_right(library.name)
+                        is_timed = library.host_only and self.is_right(library.name)
                         if is_timed and not deadline.passed:
                             self._time_host(library)
         return passes
@@ -386,13 +650,13 @@ class LibraryTiming:
                 elements, folder = layout.data.elements, self._job.folder
                 call = held.prepare(library, layout.problem, elements, given.buffer, folder)
                 timed = TimedCall(call, 0, given)
-                for k in range(WARM_CALLS + CALLS):
+                for k in range(_WARM_CALLS + _CALLS):
                     given.turn_to(1 - k % 2)
                     self._timer.displace()
                     backend.synchronize()
                     start_us = backend.host_us()
                     call.run()
-                    if k >= WARM_CALLS:
+                    if k >= _WARM_CALLS:
                         times_us.append(backend.host_us() - start_us)
                     verdict = worse(verdict, timed.verdict() or RIGHT)
             except Exception as error:
@@ -404,3 +668,13 @@ class LibraryTiming:
             result, verdict=worse(result.verdict, verdict),
             host_us=median(times_us) if times_us and verdict.outcome == "pass" else None,
         )  # fmt: skip
+
+
+def _patterns(job: Job, shape: Shape) -> list[str]:
+    """The patterns for a shape; for large inputs and other layouts only the first."""
+    if job.only:
+        return [job.only]
+    n, rows = shape
+    names = patterns_for(job.reduction, n, _TILE)
+    names = [name for name in names if name.partition(":")[0] in _ORDINARY]
+    return names[:1] if n * rows > SMALL or job.odd else names
