@@ -100,7 +100,6 @@ def check_base_ranks(request: CheckRequest) -> int:
 
 
 def _check_problems(request: CheckRequest) -> None:
-    """Raise UsageError for kernels, operators and options that collectives do not take."""
     for name in request.kernels:
         if name not in COLLECTIVES:
             raise UsageError(
@@ -182,7 +181,6 @@ class Job:
     links: bool = False
 
     def holds(self, record: Record) -> bool:
-        """True if the job measures this record's problem, whatever the engine."""
         return (
             (record.kernel, record.op, record.ranks) == (self.collective, self.op, self.ranks)
             and record.dtype in self.dtypes
@@ -289,7 +287,6 @@ def _select_records(stored: Run, request: CheckRequest) -> Run:
 
 
 def _refuse_single_gpu_options(request: CheckRequest) -> None:
-    """Raise UsageError for options that apply to one GPU only."""
     for name in ("peers", "map", "device", "time_limit"):
         if getattr(request, name):
             option = f"--{name.replace('_', '-')}"
@@ -299,7 +296,6 @@ def _refuse_single_gpu_options(request: CheckRequest) -> None:
 
 
 def _check_record(record: Record) -> None:
-    """Raise UsageError for a record that `collective` does not measure."""
     for what, value, known in (
         ("collective", record.kernel, get_args(Collective)), ("operator", record.op, OPS),
         ("type", record.dtype, DTYPES), ("number of ranks", record.ranks, range(2, MOST_RANKS + 1)),
@@ -413,7 +409,6 @@ class JobMeasurement:
         return result
 
     def _argv(self, job: Job, times: int, result: Path) -> list[str]:
-        """The command line of `cudareduce` that measures the job and writes `result`."""
         request = self.request
         return [
             "collective", job.collective, "--op", job.op, "--dtype", ",".join(job.dtypes),
@@ -508,7 +503,6 @@ def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
 
 
 def _run_rank(argv: Sequence[str], deadline: Deadline) -> int:
-    """Run one rank of a job in the launcher's environment."""
     with subprocess.Popen([*PROGRAM, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           env=os.environ) as process:  # fmt: skip
         try:

@@ -287,7 +287,6 @@ def run_collective(
 
 
 def _most_verified(experiment: CollectiveExperiment, stage: Stage) -> int:
-    """The largest size at which engines are verified before timing."""
     most = max(experiment.sizes)
     if stage.backend.timed():
         alone = _ALONE_BYTES // stage.reduction.dtype.size
@@ -299,7 +298,6 @@ def _most_verified(experiment: CollectiveExperiment, stage: Stage) -> int:
 def _own_engines(
     experiment: CollectiveExperiment, stage: Stage, stumble: int = 0
 ) -> list[StreamEngine]:
-    """Our kernels, and `peer:auto`. Raises BuildError."""
     kernels = dict.fromkeys((*experiment.kernels, *experiment.auto))
     compiled = dict(zip(kernels, kernel_engines(stage, list(kernels), stumble), strict=True))
     engines: list[StreamEngine] = [compiled[kernel] for kernel in experiment.kernels]
@@ -324,7 +322,6 @@ def host_clock_us(stage: Stage, call: Callable[[], None]) -> float:
 def _open_stage(
     experiment: CollectiveExperiment, reduction: Reduction, comm: Communicator, backend: Backend
 ) -> Iterator[Stage]:
-    """The stage, with windows for the largest arrays."""
     size = reduction.dtype.size
     kernels = (*experiment.kernels, *experiment.auto)
     edges = [n for kernel in kernels for n in edge_sizes(kernel, reduction, comm.size)]

@@ -211,12 +211,10 @@ class Communicator:
         return values
 
     def all_gather_bytes(self, value: bytes) -> list[bytes]:
-        """The same for bytes."""
         texts = self.all_gather(base64.b64encode(value).decode())
         return [base64.b64decode(text) for text in texts]
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
         self.all_gather(None)
 
     @contextmanager
@@ -485,7 +483,6 @@ def _accept(
 def _dial(
     placement: Placement, where: str, address: tuple[str, int] | None, limit_s: float
 ) -> Peer:  # fmt: skip
-    """Connections to rank 0, as soon as it listens."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         published = _read_file(Path(where)) if address is None else None
@@ -530,7 +527,6 @@ def _greet(
 
 
 def _checked(reply: dict[str, Any]) -> dict[str, Any]:
-    """Rank 0's reply. Raises UsageError if it refuses this rank."""
     if "error" in reply:
         raise UsageError(reply["error"])
     return reply

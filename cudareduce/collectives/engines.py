@@ -71,7 +71,6 @@ class Stage:
         return output_slice(self.collective, self.reduction, self.comm.rank, self.comm.size, n)
 
     def record(self, engine: str, n: int, **fields: Any) -> Record:
-        """A record of an engine on `n` elements."""
         return engine_record(
             self.collective, self.reduction, self.comm.size, self.backend.name, engine, n, **fields
         )
@@ -120,7 +119,6 @@ class StreamEngine(Engine):
 
 
 def raise_if_gave_up(stage: Stage) -> None:
-    """Raise KernelFault if this rank's kernel gave up waiting for another rank."""
     gave_up, rank = stage.backend.download(stage.windows.status, "uint32", 2)
     if gave_up:
         raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {rank}")
@@ -197,7 +195,6 @@ def kernel_engines(
 
 
 def compile_helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
-    """Compile measuring kernels of one of our files. Raises BuildError."""
     sources = [helper_kernel(file, entry, stage.reduction, stage.comm.size) for entry in entries]
     return compile_programs(stage, sources)
 

@@ -122,7 +122,6 @@ class ShardedArray:
 
     @property
     def _base(self) -> Array:
-        """The repeating numbers, as int64."""
         return _repeating(self.reduction.op.name, self._signed, self.turn)
 
     @cached_property
@@ -149,7 +148,6 @@ class ShardedArray:
 
     @property
     def nan_at(self) -> int | None:
-        """The index of the NaN."""
         if self.nan_of is None:
             return None
         own = shard_range(self.n, self.nan_of, self.ranks)
@@ -172,7 +170,6 @@ class ShardedArray:
 
     @property
     def result(self) -> Array:
-        """The expected result."""
         kind, op = np.dtype(self.reduction.result_dtype), self.reduction.op.name
         if self.nan_at is not None:
             return np.array(self.nan_at if self.reduction.op.indexed else np.nan, kind)

@@ -80,8 +80,6 @@ class ExchangeKernel:
 
 
 def load_kernels(folders: Sequence[Path] = ()) -> dict[str, ExchangeKernel]:
-    """The kernels of the package and of more folders, by name. Raises UsageError for bad front
-    matter and duplicate names."""
     return kernels_in((kernels_folder() / EXCHANGES, *folders))
 
 
@@ -132,7 +130,6 @@ def _load(path: Path) -> ExchangeKernel:
 
 
 def _problem(key: str, value: Any) -> str | None:
-    """Why a value is not allowed for its key, or None."""
     limits = {"block": (32, 1024, "threads"), "blocks": (1, MOST_AT_ONCE, "blocks")}.get(key)
     if limits:  # a barrier needs a thread per rank; bool is an int to isinstance
         low, high, unit = limits
@@ -189,7 +186,6 @@ def source(kernel: ExchangeKernel, reduction: Reduction, ranks: int, stumble: in
 
 
 def helper_kernel(file: str, entry: str, reduction: Reduction, ranks: int) -> Source:
-    """The translation unit of a measuring kernel of the package."""
     return helper_source(_prelude(reduction, 32, ranks), file, entry)
 
 
@@ -206,7 +202,6 @@ def _prelude(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> 
 
 
 def source_folders() -> tuple[Path, ...]:
-    """The folders of the device code that all kernels include."""
     return _DEVICE, device_folder()
 
 

@@ -44,8 +44,6 @@ def most_ranks() -> int:
 
 
 def check_room(n: int, ranks: int) -> None:
-    """Raise EnvironmentProblem if verification of collectives needs more memory than this host
-    has."""
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
     if too_large:
         raise EnvironmentProblem(

@@ -120,7 +120,6 @@ def disable_multicast() -> None:
 
 
 def _open_library(name: str, said: str) -> Nccl:
-    """Load the library `name`. Raises UsageError."""
     try:
         library = ctypes.CDLL(name)
         for known in (_FUNCTIONS, _TEXTS, _LATER):

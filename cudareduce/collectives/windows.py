@@ -136,7 +136,6 @@ def _map_file(path: Path, nbytes: int) -> mmap.mmap:
 
 @contextmanager
 def _device_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
-    """Windows on each rank's GPU."""
     own = IpcMemory(parts.nbytes)
     try:
         handles = comm.all_gather(own.handle.hex())

@@ -38,7 +38,6 @@ class LibraryCall:
 
     @property
     def out(self) -> Buffer | None:
-        """The buffer of results, None if the library has its own."""
         return self.results if self.fetch is None else None
 
     @property
@@ -47,7 +46,6 @@ class LibraryCall:
         return (self.results,)
 
     def poison(self, byte: int = 0xFF) -> None:
-        """Overwrite the results."""
         self.backend.poison(self.results, byte)
 
     def reset(self) -> None:
@@ -76,7 +74,6 @@ class Memory:
     buffers: list[Buffer] = field(default_factory=list)
 
     def keep(self, buffer: Buffer) -> Buffer:
-        """Free this buffer with the others."""
         self.buffers.append(buffer)
         return buffer
 
@@ -168,7 +165,6 @@ def absent(library: Library, error: Exception) -> Verdict:
 
 
 def not_imported(library: Library, how: str) -> Verdict:
-    """The verdict on a library whose import fails."""
     return skipped("machine", f"cannot be imported ({how}): {library.upgrade}")
 
 
@@ -204,7 +200,6 @@ class Runtimes:
 
 
 def runtimes() -> list[str]:
-    """File names of the CUDA runtimes that this process has loaded."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -240,7 +235,6 @@ class Reporter:
     names: list[str] = field(default_factory=list)
 
     def at(self, name: str, phase: Phase = "runs") -> None:
-        """Report that a library begins a phase; none, if the name is empty."""
         self.parent.send(At(name, phase))
 
     def times(self) -> None:
@@ -248,7 +242,6 @@ class Reporter:
         self.parent.send(At("", "runs", tuple(self.names)))
 
     def round_done(self) -> None:
-        """Report that a round of the timing is done."""
         self.parent.send(RoundDone())
 
     def reported(self, name: str, run: Launch) -> Launch:
@@ -265,5 +258,4 @@ class Reporter:
 
     @property
     def last(self) -> str:
-        """The name of the last launch."""
         return self.names[self.parent.beat_index] if self.names else ""

@@ -44,7 +44,6 @@ def listings(names: Sequence[str]) -> tuple[Listing, ...]:
 
 
 def libraries_of(listings: Iterable[Listing]) -> list[Library]:
-    """The libraries of several modules."""
     return [library for listing in listings for library in listing.libraries()]
 
 
@@ -67,7 +66,6 @@ def peers_section() -> Section:
 
 
 def peers_json() -> str:
-    """The same as an array of objects."""
     return json.dumps(
         [
             {"id": library.id, "version": _installed(library)[0], "context": library.context,
@@ -89,7 +87,6 @@ def libraries_here() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _installed(library: Library) -> tuple[str | None, str]:
-    """The version of a library; or None, and how to install it."""
     try:
         if library.version_here:
             version: str | None = library.version_here()

@@ -56,7 +56,6 @@ class Headers:
 
     @property
     def text(self) -> str:
-        """The version as 3.4.0."""
         return f"{self.version // 1_000_000}.{self.version // 1000 % 1000}.{self.version % 1000}"
 
 
@@ -128,7 +127,6 @@ def _toolkit(nvcc: str) -> Path:
 
 
 def _version(folder: Path) -> int:
-    """CCCL_VERSION of an include folder, 0 if it has none."""
     try:
         text = (folder / _VERSION_HEADER).read_text(encoding="utf-8")
     except OSError:
@@ -156,7 +154,6 @@ def load(needs: int = 0, headers: Callable[[], Headers] = newest_headers) -> str
 
 
 def flags(reduction: Reduction) -> list[str]:
-    """The macros that select a reduction in cccl.cu."""
     dtype, acc, op = reduction.dtype, reduction.acc, reduction.op.name
     words = [f"-DPEER_IN={dtype.cpp}", f"-DPEER_ACC={acc.cpp}", f"-DPEER_OP_{op.upper()}"]
     if op in _FOLDS and dtype.size == 2:

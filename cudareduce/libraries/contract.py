@@ -66,7 +66,6 @@ class DeviceInput:
 
     @property
     def reduction(self) -> Reduction:
-        """The operator and its types."""
         return self.problem.reduction
 
     @property
@@ -134,12 +133,10 @@ class Library:
 
     @property
     def id(self) -> str:
-        """The name in records."""
         return f"peer:{self.name}"
 
     @property
     def upgrade(self) -> str:
-        """The command that installs a newer version."""
         return self.install.replace("pip install", "pip install -U", 1)
 
     @property
@@ -182,7 +179,6 @@ class Library:
 
 
 def version_of(package: str) -> str:
-    """The version of a distribution. Raises ModuleNotFoundError."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -30,7 +30,6 @@ _ERRORS = {3: "ALLOC_FAILED", 8: "ARCH_MISMATCH: no kernel image", 15: "NOT_SUPP
 
 @cache
 def _library() -> Any:
-    """The library of PyPI's packages, or the system's."""
     for name in _FILES:
         for path in [*map(str, packaged(f"lib/{name}")), name, f"/usr/local/cuda/lib64/{name}"]:
             try:
@@ -48,7 +47,6 @@ def _call(name: str, *arguments: Any) -> None:
 
 @cache
 def _handle() -> Any:
-    """A handle of the current context."""
     handle = ctypes.c_void_p()
     _call("cublasCreate_v2", ctypes.byref(handle))
     _call("cublasSetPointerMode_v2", handle, _POINTERS_ON_DEVICE)

@@ -28,7 +28,6 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     @property
@@ -57,7 +56,6 @@ def input_array(given: DeviceInput) -> DeviceArray:
 
 
 def result_array(given: DeviceInput) -> DeviceArray:
-    """The memory for results."""
     return DeviceArray(given.out, given.out_shape, np.dtype(given.reduction.result_dtype))
 
 
@@ -67,8 +65,6 @@ def identity_array(reduction: Reduction) -> Array:
 
 
 def in_order(*launches: Launch) -> Launch:
-    """One launch after the other."""
-
     def run() -> None:
         for launch in launches:
             launch()

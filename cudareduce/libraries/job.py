@@ -35,7 +35,6 @@ class Layout:
     offset: int = 0
 
     def shape(self, shape: Shape) -> Shape:
-        """The requested shape in this layout."""
         return shape[0] + self.more, shape[1]
 
 
@@ -79,7 +78,6 @@ class Job:
     ours: int = 1
 
     def problem_of(self, layout: Layout) -> Problem:
-        """The timed problem in a layout."""
         return Problem(self.reduction, *layout.shape(self.shapes[-1]))
 
     def cases(self, number: int) -> list[Case]:
@@ -111,7 +109,6 @@ class Job:
         return [library for library in libraries if library.name not in self.left_out]
 
     def without(self, *names: str) -> Job:
-        """The job without some libraries."""
         return replace(self, left_out=self.left_out.union(names))
 
 
@@ -152,7 +149,6 @@ class Outcome:
 
 
 def kernel_name(plan: Plan) -> str:
-    """A name that is unique among the kernels of a job."""
     on = f" on {sms_text(plan.sms)}" if plan.sms else ""
     return f"{plan.kernel.id}{on}"
 

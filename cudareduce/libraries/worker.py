@@ -124,7 +124,6 @@ class LibraryRunner:
         )  # fmt: skip
 
     def _with_remarks(self, results: Mapping[str, LibraryResult]) -> dict[str, LibraryResult]:
-        """The results, with a remark on each library that loaded a second CUDA runtime."""
         remarks = self.runtimes.remarks
         return {
             name: replace(result, verdict=replace(result.verdict, reason=remarks[name]))
@@ -235,7 +234,6 @@ class TimedCall:
 
     @property
     def name(self) -> str:
-        """The key in the results of the job."""
         if isinstance(self.call, LibraryCall):
             return keyed(self.call.library.name, self.layout)
         return keyed(kernel_name(self.call.plan), self.layout)
@@ -302,7 +300,6 @@ class JobRun:
             self._verify_layout(number, layout)
 
     def _verify_layout(self, number: int, layout: Layout) -> None:
-        """Verify every library with inputs in the layout of this number."""
         job, problem, libraries = self._job, self._job.problem_of(layout), self._job.libraries()
         results = import_libraries(
             libraries, problem, self._reporter, self._worker.runtimes, self._deadline
@@ -499,7 +496,6 @@ class JobRun:
             timer.release()
 
     def _reported(self, key: str, run: Launch) -> Launch:
-        """A launch that reports the name of its library or kernel."""
         call = self._calls[key].call if key in self._calls else None
         name = call.library.name if isinstance(call, LibraryCall) else key
         return self._reporter.reported(name, run)
@@ -612,7 +608,6 @@ class JobRun:
     def _joules(
         self, costs: Mapping[str, float], context: Context[DeviceTimer]
     ) -> dict[str, float]:
-        """The energy per launch by name."""
         found: dict[str, float] = {}
         for key, timed in self._calls.items():
             if timed.name in costs and not self._deadline.passed:
