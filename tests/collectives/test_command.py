@@ -1,4 +1,4 @@
-"""`collective` as a user calls it: every engine is right, and every wrong one is told."""
+"""`collective` as a user calls it: every engine is right, and every wrong one is found."""
 
 from __future__ import annotations
 
@@ -19,10 +19,23 @@ from tests.collectives.conftest import Ranks
 from tests.collectives.wrong import small, write
 from tests.conftest import ROOT, read_result
 
+ONE_SHOT = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+ENTRY, EXIT = "    ranks.meet(flags, 2 * call);", "    ranks.meet(flags, 2 * call + 1);"
+FOLD = "fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {"
+
 
 @pytest.fixture
 def collective(ranks: Ranks) -> Ranks:
     return partial(ranks, "collective")
+
+
+def edited(folder: Path, old: str = "", new: str = "", name: str = "mine") -> tuple[object, ...]:
+    """Write the one-shot kernel with an edit; the words that run it."""
+    assert old in ONE_SHOT
+    text = ONE_SHOT.replace(old, new, 1) if old else ONE_SHOT
+    path = folder / f"all_reduce_{name}.cu"
+    path.write_text(text.replace("all_reduce_one_shot", path.stem))
+    return ("all-reduce", "--kernels", folder, "--engine", f"peer:{name}")
 
 
 @pytest.mark.long
@@ -45,7 +58,7 @@ def test_all_engines_are_right(collective: Ranks, name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("op", "dtype"), [("max", "float16"), ("prod", "uint8"), ("min", "int64")])
-def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
+def test_other_operators_are_right(collective: Ranks, op: str, dtype: str) -> None:
     code, out, _ = collective("all-reduce", "--op", op, "--dtype", dtype, "--n", 1000)
     assert code == 0, out
     assert out.count(" right ") == 5
@@ -53,100 +66,90 @@ def test_other_operators(collective: Ranks, op: str, dtype: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
-def test_many_tiles_a_block(collective: Ranks, tmp_path: Path, name: Collective) -> None:
-    folder = tmp_path / "small"
-    folder.mkdir()
+def test_blocks_with_many_tiles_are_right(
+    collective: Ranks, tmp_path: Path, name: Collective
+) -> None:
     right = kernels_of(load_kernels(), name)
     for kernel in right.values():
         new = f"{name.replace('-', '_')}_small_{kernel.short}"
-        (folder / f"{new}.cu").write_text(small(kernel.text).replace(kernel.id, new))
+        (tmp_path / f"{new}.cu").write_text(small(kernel.text).replace(kernel.id, new))
     names = [f"small_{short}" for short, kernel in right.items() if not kernel.wrong]
-    code, out, err = collective(name, "--ranks", 3, "--kernels", folder, "--n", 9000, "--engine",
+    code, out, err = collective(name, "--ranks", 3, "--kernels", tmp_path, "--n", 9000, "--engine",
                                 ",".join(f"peer:{short}" for short in names))  # fmt: skip
     assert code == 0, out + err
     assert out.count(" right ") == len(names) > 1
 
 
+def _greater(first: str, greater: str) -> str:
+    """A maximum by comparisons, which drops NaN."""
+    zero, theirs = (f"ranks.at<Pack>({rank}, in)[p].at[e]" for rank in "0r")
+    return f"""{FOLD}
+        for (unsigned e = 0; e < VECTOR; e++) {{
+            sum.at[e] = {first.format(zero)};
+            for (unsigned r = 0; r < RANKS; r++)
+                if ({greater.format(theirs)})
+                    sum.at[e] = {theirs};
+        }}"""
+
+
+_LATE = "if (call > 70 && threadIdx.x + blockIdx.x == 0) ranks.here<Pack>(out)->at[0] = 99;"
+_CUT = "= sum; ((unsigned *)ranks.here<Pack>(out))[4 * p] &= ~0xffffu"
+FAULTS = {
+    "high bits are cut off": (
+        "= sum", "= sum; ranks.here<In>(out)[VECTOR * p] &= 0xffffffffu", "--dtype uint64 --n 100",
+        ""),
+    "small integers are halved": (
+        "sum; })", "sum; ranks.here<In>(out)[VECTOR * p] /= 2; })",
+        "--dtype int8 --op min --n 100", ""),
+    "low bits are cut off": ("= sum", _CUT, "--op prod --n 100", ""),
+    "a block that is launched for few elements, too, ends": (
+        "{\n", "{\n    if (blockIdx.x == 40 && ranks.me == 1)\n        return;\n", "--n 100",
+        "rank 0 has waited too long for rank 1"),
+    "a maximum drops NaN": (
+        FOLD, _greater("LOWEST", "{} > sum.at[e]"), "--op max --n 8", "not nan"),
+    "a maximum drops NaN but the last rank's": (
+        FOLD, _greater("{}", "!(sum.at[e] > {})"), "--op max --n 8", "not nan"),
+    "only block 0 waits": (ENTRY, f"    if (blockIdx.x == 0) {ENTRY}", "--n 8", "n = 65539"),
+    "a block has one tile": (
+        "in, 0, packs,", "in, 0, min(packs, size_t(gridDim.x * TILE)),", "--n 8", "n = 65539"),
+    "late calls are wrong": (
+        EXIT, f"{EXIT} {_LATE}", "--n 4099 --dtype int32",
+        "another answer at a call with the input of the call before"),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_kernel_is_found(collective: Ranks, tmp_path: Path, fault: str) -> None:
+    old, new, options, words = FAULTS[fault]
+    code, out, err = collective(*edited(tmp_path, old, new), *options.split())
+    assert code == 3, out + err
+    assert words in out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("edit", ["no_exit", "block_0", "but_block_1", "spoils", "in_front"])
-def test_two_ranks_are_enough(collective: Ranks, tmp_path: Path, edit: str) -> None:
-    """To tell who writes over what another reads; which is late in two calls that follow."""
-    wrong = tmp_path / "wrong"
-    wrong.mkdir()
-    write(wrong)
-    code, out, err = collective("all-reduce", "--kernels", wrong, "--engine", f"peer:{edit}",
+def test_two_ranks_are_enough_to_find_a_fault(collective: Ranks, tmp_path: Path, edit: str) -> None:
+    write(tmp_path)
+    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", f"peer:{edit}",
                                 "--n", 1000)  # fmt: skip
     assert code == 3, out + err
     assert ("it writes to its input, at element 0" in out) == (edit == "spoils")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("dtype", "op", "old", "new"),
-    [
-        ("uint64", "sum", "= sum", "= sum; ranks.here<In>(out)[VECTOR * p] &= 0xffffffffu"),
-        ("int8", "min", "sum; })", "sum; ranks.here<In>(out)[VECTOR * p] /= 2; })"),
-        (
-            "float32",
-            "prod",
-            "= sum",
-            "= sum; ((unsigned *)ranks.here<Pack>(out))[4 * p] &= ~0xffffu",
-        ),
-    ],
-)
-def test_digits_that_are_cut_off(
-    collective: Ranks, tmp_path: Path, dtype: str, op: str, old: str, new: str
-) -> None:
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    assert old in text
-    text = text.replace(old, new, 1).replace("all_reduce_one_shot", "all_reduce_cut")
-    (tmp_path / "all_reduce_cut.cu").write_text(text)
-    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:cut",
-                                "--n", 100, "--dtype", dtype, "--op", op)  # fmt: skip
-    assert code == 3, out + err
-
-
-@pytest.mark.long
-def test_all_blocks_are_launched(collective: Ranks, tmp_path: Path) -> None:
-    """However few elements are asked for."""
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    ends = "{\n    if (blockIdx.x == 40 && ranks.me == 1)\n        return;\n"
-    text = text.replace("{\n", ends, 1).replace("all_reduce_one_shot", "all_reduce_less_one")
-    (tmp_path / "all_reduce_less_one.cu").write_text(text)
-    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:less_one",
-                                "--n", 100)  # fmt: skip
-    assert code == 3, out + err
-    assert "rank 0 has waited too long for rank 1" in out
-
-
-@pytest.mark.long
-def test_barriers_count_as_they_like(collective: Ranks, tmp_path: Path) -> None:
-    """Numbers of one kernel are nothing to another's flags."""
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    for name, factor in (("a_quick", 9), ("z_slow", 2)):
-        new = text.replace("all_reduce_one_shot", f"all_reduce_{name}")
-        (tmp_path / f"all_reduce_{name}.cu").write_text(new.replace("2 * call", f"{factor} * call"))
-    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine",
-                                "peer:a_quick,peer:z_slow", "--n", 1000)  # fmt: skip
-    assert code == 0, out + err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
-def test_each_wrong_one_is_told(
+def test_every_wrong_kernel_is_found(
     collective: Ranks, tmp_path: Path, name: Collective, size: int
 ) -> None:
-    """Left out or taken twice, shares that do not meet, barriers and numbers that are missing."""
-    wrong = tmp_path / "wrong"
-    wrong.mkdir()
-    write(wrong)
-    known = kernels_of(load_kernels([wrong]), name)
+    write(tmp_path)
+    known = kernels_of(load_kernels([tmp_path]), name)
     engines = [
         f"peer:{short}" for short, kernel in known.items()
-        if (kernel.wrong or kernel.path.parent == wrong) and (size > 2 or short != "own_first")
+        if (kernel.wrong or kernel.path.parent == tmp_path) and (size > 2 or short != "own_first")
     ]  # fmt: skip
-    code, out, err = collective(name, "--kernels", wrong, "--ranks", size, "--engine",
+    code, out, err = collective(name, "--kernels", tmp_path, "--ranks", size, "--engine",
                                 ",".join(engines), "--format", "json")  # fmt: skip
     rows = {row["engine"]: row["reason"] for row in read_result(out)["records"]}
     assert code == 3, err
@@ -158,46 +161,34 @@ def test_each_wrong_one_is_told(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("first", "greater"), [("LOWEST", "{} > sum.at[e]"), ("{}", "!(sum.at[e] > {})")]
-)
-def test_a_maximum_that_drops_nan(
-    collective: Ranks, tmp_path: Path, first: str, greater: str
-) -> None:
-    """Whoever's it is, or any but the last rank's."""
-    zero, theirs = (f"ranks.at<Pack>({rank}, in)[p].at[e]" for rank in "0r")
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    text = text.replace("all_reduce_one_shot", "all_reduce_greater").replace(
-        "fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {",
-        f"""fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {{
-        for (unsigned e = 0; e < VECTOR; e++) {{
-            sum.at[e] = {first.format(zero)};
-            for (unsigned r = 0; r < RANKS; r++)
-                if ({greater.format(theirs)})
-                    sum.at[e] = {theirs};
-        }}""",
-    )
-    (tmp_path / "all_reduce_greater.cu").write_text(text)
-    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", "peer:greater",
-                                "--op", "max", "--n", 8)  # fmt: skip
-    assert code == 3, out + err
-    assert "not nan" in out
-    assert collective("all-reduce", "--kernels", tmp_path / "none")[0] == 2
+def test_a_rank_that_crashes_is_named(collective: Ranks, tmp_path: Path) -> None:
+    ask = edited(tmp_path, "0, packs,", "0, packs + (1ull << 30),")
+    code, out, err = collective(*ask, "--n", 4099)
+    assert (code, out) == (6, "")
+    assert "see what its kernel reads and writes" in err
+
+
+@pytest.mark.slow
+def test_a_kernel_that_never_ends_is_stopped(collective: Ranks, tmp_path: Path) -> None:
+    loop = "    while (*(volatile size_t *)ranks.here<size_t>(flags) != ~call) {}"
+    code, _, err = collective(*edited(tmp_path, ENTRY, loop), "--ranks", 2, "--n", 100)
+    assert code == 3, err
+    assert "peer:mine of " in err and "has not ended within 60 s: a kernel waits for" in err
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("    ranks.meet(flags, 2 * call);", "    if (blockIdx.x == 0) ranks.meet(flags, 2 * call);"),
-     ("in, 0, packs,", "in, 0, min(packs, size_t(gridDim.x * TILE)),")],
-    ids=["only_block_0_waits", "a_tile_a_block"],
-)  # fmt: skip
-def test_blocks_have_tiles_however_few_elements_there_are(
-    collective: Ranks, tmp_path: Path, old: str, new: str
-) -> None:
-    code, out, err = collective(*edited(tmp_path, old, new)[:-1], 8)
-    assert code == 3, out + err
-    assert "n = 65539" in out
+def test_a_kernel_of_the_user_is_run(collective: Ranks, tmp_path: Path) -> None:
+    """Two kernels may number their barriers as they like; an error names the line."""
+    edited(tmp_path, name="slow")
+    ask = edited(tmp_path, name="quick")
+    quick = tmp_path / "all_reduce_quick.cu"
+    quick.write_text(quick.read_text().replace("2 * call", "9 * call"))
+    code, out, err = collective(*ask[:-1], "peer:quick,peer:slow", "--n", 1000)
+    assert (code, out.count(" right ")) == (0, 2), err
+    code, out, err = collective(*edited(tmp_path, "meet(flags", "met(flags"), "--n", 100)
+    assert (code, out) == (2, "")
+    assert err.count("has no member named") == 1
+    assert collective("all-reduce", "--kernels", tmp_path / "none")[0] == 2
 
 
 @pytest.mark.long
@@ -214,8 +205,8 @@ def test_the_table(collective: Ranks) -> None:
 
 
 @pytest.mark.long
-def test_libraries_take_gpus(collective: Ranks) -> None:
-    """What is named and cannot be had is a row that says why, and an error where it is alone."""
+def test_libraries_need_gpus(collective: Ranks) -> None:
+    """A row says so; if there is nothing else, it is an error."""
     code, out, _ = collective("all-reduce", "--engine", "host,nccl,torch", "--n", 40)
     assert code == 0
     lines = out.splitlines()
@@ -227,23 +218,8 @@ def test_libraries_take_gpus(collective: Ranks) -> None:
     assert collective("all-reduce", "--engine", "nccl", "--n", 40)[0] == 6
 
 
-@pytest.mark.long
-def test_a_kernel_of_ones_own(collective: Ranks, tmp_path: Path) -> None:
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace("no_barrier", "none")
-    (tmp_path / "all_reduce_mine.cu").write_text(text)
-    ask = ("all-reduce", "--kernels", tmp_path, "--engine", "peer:mine", "--n", 100)
-    code, out, err = collective(*ask)
-    assert (code, out.count(" right ")) == (0, 1), err
-    (tmp_path / "all_reduce_mine.cu").write_text(text.replace("meet(flags", "met(flags"))
-    code, out, err = collective(*ask)
-    assert (code, out) == (2, "")
-    assert err.count("has no member named") == 2
-
-
 @pytest.mark.slow
-def test_what_picks_a_kernel(collective: Ranks, tmp_path: Path) -> None:
-    """It is right at all sizes, whichever it takes, and says which that is at the largest."""
+def test_auto_takes_a_kernel_by_size(collective: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "auto.json"
     for n, taken in (("10,5000", "peer:packets"), ("5000,70000", "peer:one_shot")):
         code, out, err = collective("all-reduce", "--engine", "peer:auto", "--n", n, "--json", file)
@@ -251,47 +227,6 @@ def test_what_picks_a_kernel(collective: Ranks, tmp_path: Path) -> None:
         assert f"peer:auto took {taken} at " in out
         (record,) = load(file).records
         assert (record.engine, record.chosen, record.distinct) == ("peer:auto", taken, 1)
-
-
-def edited(folder: Path, old: str, new: str) -> tuple[object, ...]:
-    """What asks for a kernel of one's own, with a fault."""
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    assert old in text
-    text = text.replace("all_reduce_one_shot", "all_reduce_mine").replace(old, new)
-    (folder / "all_reduce_mine.cu").write_text(text)
-    return ("all-reduce", "--kernels", folder, "--engine", "peer:mine", "--n", 4099)
-
-
-@pytest.mark.long
-def test_whole_numbers_are_looked_at_in_all_calls(collective: Ranks, tmp_path: Path) -> None:
-    behind = "ranks.meet(flags, 2 * call + 1);"
-    late = "if (call > 70 && threadIdx.x + blockIdx.x == 0) ranks.here<Pack>(out)->at[0] = 99;"
-    ask = edited(tmp_path, behind, f"{behind} {late}")
-    code, out, _ = collective(*ask, "--dtype", "int32")
-    assert code == 3
-    assert "another answer at a call with the input of the call before" in out
-
-
-@pytest.mark.long
-def test_a_rank_that_crashes_is_told(collective: Ranks, tmp_path: Path) -> None:
-    code, out, err = collective(*edited(tmp_path, "0, packs,", "0, packs + (1ull << 30),"))
-    assert (code, out) == (6, "")
-    assert "see what its kernel reads and writes" in err
-
-
-@pytest.mark.long
-def test_ranks_that_were_asked_for_different_things(home: dict[str, str], tmp_path: Path) -> None:
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", n,
-             "--engine", "host"],
-            env=home | {"RANK": str(rank), "WORLD_SIZE": "2"}, cwd=tmp_path,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) for rank, n in enumerate(("8", "4096"))
-    ]  # fmt: skip
-    told = [rank.communicate(timeout=60)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [2, 2], told
-    assert all("ranks were asked for different things" in text for text in told)
 
 
 @pytest.mark.parametrize(
@@ -335,29 +270,44 @@ def test_arrays_that_the_host_does_not_hold_are_refused(
     assert len(err.strip().splitlines()) <= 2
 
 
+def launched(
+    home: dict[str, str], folder: Path, names: tuple[str, str, str], *sizes: str
+) -> list[tuple[int, str, str]]:
+    """Exit codes and outputs of two ranks that a launcher with these variables starts."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", n,
+             "--engine", "host"],
+            env=home | dict(zip(names, (str(rank), "2", str(rank)), strict=True)),
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) for rank, n in enumerate(sizes)
+    ]  # fmt: skip
+    printed = [rank.communicate(timeout=60) for rank in ranks]
+    return [(r.returncode, *texts) for r, texts in zip(ranks, printed, strict=True)]
+
+
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("variables", [
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    TORCHRUN,
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 ])  # fmt: skip
-def test_under_a_launcher(
+def test_rank_0_of_a_launcher_prints(
     home: dict[str, str], tmp_path: Path, variables: tuple[str, str, str]
 ) -> None:
-    """Rank 0 prints, and all end with one code."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "10",
-             "--engine", "host"],
-            env=home | dict(zip(variables, (str(rank), "2", str(rank)), strict=True)),
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) for rank in range(2)
-    ]  # fmt: skip
-    told = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], told
-    assert " right " in told[0][0]
-    assert told[1] == ("", "")
+    first, other = launched(home, tmp_path, variables, "10", "10")
+    assert first[0] == 0 and " right " in first[1], first
+    assert other == (0, "", "")
     assert not list(tmp_path.glob(".cudareduce*"))
+
+
+@pytest.mark.long
+def test_ranks_with_different_options_are_refused(home: dict[str, str], tmp_path: Path) -> None:
+    for code, _, err in launched(home, tmp_path, TORCHRUN, "8", "4096"):
+        assert (code, "ranks were asked for different things" in err) == (2, True), err
 
 
 @pytest.mark.long
@@ -439,20 +389,3 @@ def rank_of(pid: int) -> str | None:
         return None
     words = dict(word.partition("=")[::2] for word in text.split("\0"))
     return words.get("CUDAREDUCE_RANK")
-
-
-@pytest.mark.slow
-def test_a_kernel_that_never_ends_is_told(collective: Ranks, tmp_path: Path) -> None:
-    """It waits for others by a loop of its own, which nobody ends."""
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    entry, turn = (
-        "    ranks.meet(flags, 2 * call);",
-        "while (*(volatile size_t *)ranks.here<size_t>(flags)",
-    )
-    assert entry in text
-    text = text.replace(entry, f"    {turn} != ~call) {{}}").replace("one_shot", "spins")
-    (tmp_path / "all_reduce_spins.cu").write_text(text)
-    code, _, err = collective("all-reduce", "--kernels", tmp_path, "--ranks", 2, "--n", 100,
-                              "--engine", "peer:spins")  # fmt: skip
-    assert code == 3, err
-    assert "peer:spins of " in err and "has not ended within 60 s: a kernel waits for" in err
