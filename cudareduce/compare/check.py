@@ -53,6 +53,7 @@ from cudareduce.compare.verdicts import (
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.libraries.names import meant
+from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say
@@ -374,7 +375,9 @@ def time_trees(
     Raises UsageError and EnvironmentProblem."""
     named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
     thresholds = thresholds_of(request.judging, registry, (), named)
-    batch, candidate = base_batch(trees.choices, trees.base, request), map(str, request.heads)
+    batch = base_batch(trees.choices, trees.base, request)
+    alone = request.kernels and all(name.endswith(SOURCES) for name in request.kernels)
+    candidate = request.kernels if alone else map(str, request.heads)
     with KernelMeasurement(request, registry, [batch]) as kernels:
         return conclude_trees(
             request, " ".join(candidate), registry, thresholds, kernels, trees.problems, ahead

@@ -15,6 +15,7 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench.cases import chosen_anew
 from cudareduce.bench.command import floors_of, remarks_of
+from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import measured
 from cudareduce.bench.session import Phase, Session
@@ -23,7 +24,7 @@ from cudareduce.bench.stream.run import run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.budget import Deadline
 from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
-from cudareduce.compare.trees import stored_tree
+from cudareduce.compare.trees import external_files, stored_tree
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.names import meant
@@ -99,7 +100,10 @@ class Bencher:
                     new=tuple(done.records), remarks=tuple(done.remarks),
                     stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,
                 )  # fmt: skip
-            parts = measured(session, batch.choices)
+            choices = batch.choices
+            if any(choice.kernel.guessed for choice in choices):
+                choices = tuple(settled(session, choices, quiet=True))
+            parts = measured(session, choices)
             interrupted, with_libraries = any(part.interrupted for part in parts), Beside()
             if batch.peers and not interrupted:
                 from cudareduce.bench.beside import timed_beside
@@ -233,7 +237,7 @@ def select(stored: Run, request: CheckRequest, registry: Registry) -> Selection:
         if (meant(r.kernel, request.peers) if r.scope == "library"
             else request.peers and r.context is not None)
     ]  # fmt: skip
-    choices = _choices(replace(stored, records=alone), request.kernels, registry)
+    choices = _choices(replace(stored, records=alone), request, registry)
 
     def selected(record: Record) -> bool:
         return record.way == "copy" or asked_for(record.kernel, request.kernels, choices)
@@ -247,10 +251,10 @@ def select(stored: Run, request: CheckRequest, registry: Registry) -> Selection:
     return Selection(records=old, batches=tuple(batches if choices else ()))
 
 
-def _choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]:
+def _choices(run: Run, request: CheckRequest, registry: Registry) -> list[Choice]:
     """The kernels to measure: the named ones, else those named for the run of the baseline, so that
     kernels added since are NEW. A name that no longer exists is left out, and its rows are GONE."""
-    held = {record.kernel for record in run.records}
+    held, names = {record.kernel for record in run.records}, list(request.kernels)
     names_then = run.protocol.get("kernels")
     if names:
         names = [
@@ -266,7 +270,7 @@ def _choices(run: Run, names: Sequence[str], registry: Registry) -> list[Choice]
             for kernel, block, items in shapes
             if kernel in registry.kernels
         ]
-    return registry.choose(names, auto=True) if names else []
+    return registry.choose(names, external_files(request), auto=True) if names else []
 
 
 def _exists(name: str, registry: Registry) -> bool:

@@ -10,14 +10,20 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from cudareduce.backends import default_cache
 from cudareduce.compare.request import CheckRequest
 from cudareduce.errors import UsageError
+from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.prelude import device_folder
+from cudareduce.library.guesses import Guesses
+from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Choice, Registry, kernel_files
+from cudareduce.library.registry import Choice, Registry, kernel_files, load_registry
 from cudareduce.machine.device import DeviceInfo
+from cudareduce.progress import say
 from cudareduce.results.record import Run
 from cudareduce.temporary import temporary_folder
 
@@ -37,17 +43,52 @@ def opened_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
     """Both trees; a revision stays unpacked within the context. Raises UsageError."""
     choices = head_choices(request, request.kernels, registry)
     with temporary_folder() as temporary:
-        base, problems = base_tree(str(request.base), request.heads, Path(temporary))
+        files = [Path(name) for name in request.kernels if name.endswith(SOURCES)]
+        base, problems = base_files(request, files, Path(temporary, "files"))
+        if not files or len(files) < len(request.kernels):
+            kernels, more = base_tree(str(request.base), request.heads, Path(temporary))
+            base, problems = kernels | base, [*problems, *more]
         yield Trees(choices=tuple(choices), base=base, problems=tuple(problems))
 
 
 def head_choices(request: CheckRequest, names: Sequence[str], registry: Registry) -> list[Choice]:
     """The named kernels, else all of this tree's folders."""
-    choices = registry.choose(names)
+    choices = registry.choose(names, external_files(request))
     if names:
         return choices
     heads = [head.resolve() for head in request.heads]
     return [c for c in choices if any(c.kernel.path.resolve().is_relative_to(h) for h in heads)]
+
+
+def external_files(request: CheckRequest) -> ExternalFiles | None:
+    """Makes kernels of external kernel files; None for --compile, which needs front matter."""
+    if request.compiling:
+        return None
+    shapes = tuple((n, request.rows or 1) for n in request.n or ())
+    cache = None if request.no_cache else default_cache()
+    tell = partial(say, quiet=request.quiet)
+    return ExternalFiles(Guesses(), tell, shapes, cache, request.dtype or ())
+
+
+def base_files(
+    request: CheckRequest, files: Sequence[Path], into: Path
+) -> tuple[dict[str, Kernel], list[str]]:
+    """The kernels of single files as the base has them, by id, and the files that it lacks.
+    Revisions are unpacked into `into`. Raises UsageError."""
+    base, kernels, problems = str(request.base), dict[str, Kernel](), list[str]()
+    for number, file in enumerate(files):
+        folder = Path(base)
+        if not folder.is_dir():
+            [folder] = base_folders(base, [file.resolve().parent], into / str(number))
+        names = (file, file.name) if Path(base).is_dir() else (file.name,)
+        found = [p for p in (folder / name for name in names) if p.is_file()]
+        path = next((p for p in found if p.resolve() != file.resolve()), None)
+        if path is None:
+            problems.append(f"{base} has no {file}")
+            continue
+        for choice in load_registry(()).choose([str(path)], external_files(request)):
+            kernels[choice.kernel.id] = choice.kernel
+    return kernels, problems
 
 
 def base_tree(base: str, heads: Sequence[Path], into: Path) -> tuple[dict[str, Kernel], list[str]]:

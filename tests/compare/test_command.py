@@ -297,6 +297,55 @@ def test_a_revision(cudareduce: Call, tree: Path) -> None:
         assert err.count("\n") == 1
 
 
+PLAIN = """
+__global__ void block_sum(const float *x, float *out, int n)
+{
+    __shared__ float shared[256];
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    shared[threadIdx.x] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    for (int k = 128; k > 0; k /= 2) {
+        if (threadIdx.x < k)
+            shared[threadIdx.x] += shared[threadIdx.x + k];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        atomicAdd(out, shared[0]);
+}
+
+int main()
+{
+    const int n = 3000;
+    float *x, *out, host[n] = {}, sum = 0.0f;
+    cudaMalloc(&x, sizeof host);
+    cudaMalloc(&out, sizeof sum);
+    cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice);
+    cudaMemset(out, 0, sizeof sum);
+    block_sum<<<(n + 255) / 256, 256>>>(x, out, n);
+    cudaMemcpy(&sum, out, sizeof sum, cudaMemcpyDeviceToHost);
+}
+"""
+
+
+@pytest.mark.long
+def test_a_plain_file_is_compared_with_its_revision(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain.cu").write_text(PLAIN)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "plain.cu")
+    git(tmp_path, "commit", "-qm", "before")
+    (tmp_path / "plain.cu").write_text(PLAIN + "// slower: 20 %\n")
+    monkeypatch.chdir(tmp_path)
+    ask = ("check", "./plain.cu", "--base", "HEAD", "--n", 3000, "--quiet")
+    code, out, err = cudareduce(*ask)
+    assert code == 1, err
+    assert out.startswith("./plain.cu against HEAD, ")
+    assert "1 compared: 1 SLOWER" in out
+    code, _, err = cudareduce(*ask, "--compile")
+    assert (code, "plain.cu:1: no header" in err) == (2, True)
+
+
 def test_a_checkout_of_another_user_is_told_in_gits_words(
     cudareduce: Call, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compare.trees import base_tree
+from cudareduce.compare.request import CheckRequest, Judging
+from cudareduce.compare.trees import base_files, base_tree
 from cudareduce.launch.prelude import device_folder, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import kernels_folder
 from cudareduce.reduction.operators import reduction_of
+from cudareduce.report.publish import Outputs
 
 NAME = "reduce_v0_baseline"
 MARK = "// as it was before\n"
@@ -69,3 +71,18 @@ def test_a_revision_brings_its_own_operators(
     monkeypatch.setattr("cudareduce.compare.trees.device_folder", device_folder)
     kernels, _ = base_tree("HEAD", [checkout / "kernels"], tmp_path / "again")
     assert MARK not in text_of(kernels[NAME])  # another checkout's: it does not know the package
+
+
+def test_a_named_file_is_looked_for_in_the_base(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    file = tmp_path / f"{NAME}.cu"
+    for path in (file, before / file.name):
+        shutil.copy(kernels_folder() / "ladder" / file.name, path)
+    monkeypatch.chdir(tmp_path)
+    request = CheckRequest(base=str(before), judging=Judging(), outputs=Outputs())
+    kernels, problems = base_files(request, [Path(file.name), Path("new.cu")], tmp_path / "into")
+    assert [kernel.path for kernel in kernels.values()] == [before / file.name]
+    assert problems == [f"{before} has no new.cu"]
