@@ -1,8 +1,9 @@
-"""Operators of one's own: compiled, tested for their laws, folded for reference, run by kernels."""
+"""Custom operators and transforms: compiled, tested, and bounded in their rounding errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
 from cudareduce.reduction.dtypes import DTYPES, accumulator
-from cudareduce.reduction.operators import reduction_of
-from cudareduce.reduction.reference import Reference
-from cudareduce.reduction.transforms import broken_law, compiled, own_operator
+from cudareduce.reduction.inputs import as_numbers, make_all
+from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
+from cudareduce.reduction.reference import Reference, bound, reference
+from cudareduce.reduction.transforms import broken_law, compiled, fold_mapped, own_operator
 from cudareduce.verify.verdict import judge
 
 Call = Callable[..., tuple[int, str, str]]
+PRODUCT, SQUARE, DISTANCE = Map("a * b", 2), Map("a * a"), Map("(a - b) * (a - b)", 2)
 AVERAGE = "a == 0 ? b : b == 0 ? a : (a + b) / 2"
 
 
@@ -36,7 +39,7 @@ def test_fold_is_serial_and_wide() -> None:
         ("b == 0 ? a : b", "0", "int32", False),
     ],
 )
-def test_laws_are_found_out(text: str, identity: str, dtype: str, commutes: bool) -> None:
+def test_laws_are_tested(text: str, identity: str, dtype: str, commutes: bool) -> None:
     op = own_operator(text, identity, DTYPES[dtype], 0)
     assert op.commutative == commutes
     assert broken_law(op, DTYPES[dtype]) is None
@@ -44,7 +47,7 @@ def test_laws_are_found_out(text: str, identity: str, dtype: str, commutes: bool
     assert len(one.identity()) == accumulator(DTYPES[dtype]).size
 
 
-def test_what_is_not_associative_is_named_with_a_triple() -> None:
+def test_a_counterexample_shows_that_an_operator_is_not_associative() -> None:
     op = own_operator(AVERAGE, "0", DTYPES["float64"], 0)
     warning = broken_law(op, DTYPES["float64"])
     assert warning is not None
@@ -77,7 +80,7 @@ def test_bad_operators(text: str, identity: str | None, message: str) -> None:
         ("([] { volatile int x = 1; while (x); }(), a)", " s: mend the expression"),
     ],
 )
-def test_what_would_end_or_hang_the_process_it_runs_in(
+def test_an_expression_may_not_exit_crash_or_hang(
     monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     monkeypatch.setattr("cudareduce.reduction.transforms._START_S", 0.5)
@@ -96,7 +99,7 @@ def test_a_product_of_many_is_right(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_kernels_run_it(cudareduce: Call) -> None:
+def test_kernels_run_a_custom_operator(cudareduce: Call) -> None:
     options = ("--n", "1,1000,4097", "--backend", "cpu", "--quiet")
     for kernel, text, identity, dtype in (
         ("reduce_v7_shuffle", "fmaxf(a, b)", "-INFINITY", "float32"),
@@ -107,7 +110,9 @@ def test_kernels_run_it(cudareduce: Call) -> None:
         assert code == 0, out
 
 
-def test_one_that_does_not_commute_needs_a_kernel_that_keeps_the_order(cudareduce: Call) -> None:
+def test_an_operator_that_does_not_commute_needs_an_ordered_kernel(
+    cudareduce: Call,
+) -> None:
     code, out, _ = cudareduce(
         "verify", "reduce_v7_shuffle", "reduce_ordered_block", "--op-expr", "b == 0 ? a : b",
         "--identity", 0, "--dtype", "int32", "--n", 1000, "--backend", "cpu", "--quiet",
@@ -127,7 +132,7 @@ def test_a_broken_law_is_a_warning(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_an_infinite_answer_equals_itself_and_nothing_else(cudareduce: Call) -> None:
+def test_an_infinite_result_equals_only_itself(cudareduce: Call) -> None:
     """Of nothing the answer is the identity; no bound is so wide that all else is right."""
     code, out, _ = cudareduce(
         "verify", "reduce_v7_shuffle", "--op-expr", "a > b ? a : b", "--identity=-INFINITY",
@@ -140,3 +145,91 @@ def test_an_infinite_answer_equals_itself_and_nothing_else(cudareduce: Call) -> 
     for answer, outcome in ((-np.inf, "pass"), (np.inf, "fail"), (5.0, "fail"), (np.nan, "fail")):
         verdict = judge(plan, np.array([answer], np.float32), ref, "random")
         assert verdict is not None and verdict.outcome == outcome
+
+
+_CLAMP = Map("a > 0 ? a : 0")
+_IN_NUMPY: dict[Map, Callable[..., np.ndarray]] = {
+    PRODUCT: lambda a, b: a * b,
+    SQUARE: lambda a: a * a,
+    DISTANCE: lambda a, b: (a - b) * (a - b),
+    _CLAMP: lambda a: np.maximum(a, a * 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("op", "mapped", "dtype"),
+    [
+        *(("sum", PRODUCT, dtype) for dtype in ("float32", "float64", "float16", "bfloat16")),
+        *(("sum", mapped, "int32") for mapped in _IN_NUMPY),
+        *((op, mapped, "float32") for op in ("max", "min") for mapped in (DISTANCE, _CLAMP)),
+        *(("sum", mapped, "uint8") for mapped in (SQUARE, DISTANCE)),
+        ("max", PRODUCT, "bfloat16"),
+        ("min", SQUARE, "float16"),
+    ],
+)
+def test_a_transform_is_what_numpy_computes(op: str, mapped: Map, dtype: str) -> None:
+    reduction = reduction_of(op, dtype, None, mapped)
+    data = make_all("random", reduction, 1000, 1, 3)
+    wide = reduction.acc.storage if reduction.acc.kind != "float" else "longdouble"
+    values = _IN_NUMPY[mapped](*(as_numbers(one, reduction.dtype).astype(wide) for one in data))
+    right = values.sum(dtype=values.dtype) if op == "sum" else getattr(values, op)()
+    ref = reference(reduction, data[0], 1, *data[1:])
+    assert abs(ref.expected[0] - right) <= 1e-15 * abs(right)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 70001])
+@pytest.mark.parametrize("mapped", [PRODUCT, SQUARE, DISTANCE])
+def test_float32_arithmetic_stays_within_the_bound(mapped: Map, n: int) -> None:
+    reduction = reduction_of("sum", "float32", None, mapped)
+    data = make_all("random", reduction, n, 1, 3)
+    values = _IN_NUMPY[mapped](*data)
+    ref = reference(reduction, data[0], 1, *data[1:])
+    limit = bound(reduction, 20, ref, False)  # the depth of NumPy's pairwise sums
+    assert limit is not None
+    assert abs(float(np.add.reduce(values)) - float(ref.expected[0])) <= limit[0]
+    assert limit[0] < 1e-4 * np.abs(values).sum()
+
+
+def test_the_roundings_of_a_transform_are_bounded() -> None:
+    """One rounding of a product; and of a cancelled difference those of its operands."""
+    folded = fold_mapped(reduction_of("sum", "float32", None, SQUARE), (np.array([[0.1]], "f4"),))
+    assert folded.magnitude is not None and folded.slack is not None
+    assert folded.slack[0] == pytest.approx(2.0**-24 * folded.magnitude[0], rel=1e-6)
+    a = np.full((1, 1), 1 / 3, "f4")
+    mapped = Map("a * b - a * a", 2)
+    folded = fold_mapped(reduction_of("sum", "float32", None, mapped), (a, a))
+    assert folded.slack is not None
+    assert folded.answer[0] == 0 and folded.slack[0] >= 2.0**-24 / 9
+
+
+def test_a_transform_that_always_rounds_is_not_exact() -> None:
+    reduction = reduction_of("sum", "float32", None, Map("sqrt(a * a + 0.1f)"))
+    (data,) = make_all("exact", reduction, 1000)
+    assert reference(reduction, data, 1).exact is False
+
+
+def test_a_value_beyond_the_range_has_no_bound() -> None:
+    reduction = reduction_of("sum", "float32", None, Map("exp(a)"))
+    assert bound(reduction, 1, reference(reduction, np.array([1000.0], "f4"), 1), False) is None
+
+
+def test_each_row_has_a_result() -> None:
+    reduction = reduction_of("mean", "int32", None, PRODUCT)
+    a, b = np.arange(6, dtype="i4"), np.full(6, 2, "i4")
+    assert reference(reduction, a, 2, b).expected.tolist() == [2.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"),
+    [("float32", "int32"), ("float16", "uint32"), ("float64", "uint64"), ("int32", "uint32")],
+)
+def test_a_count_compares_elements_in_their_own_type(dtype: str, acc: str) -> None:
+    below = Map("a < 0.5 ? 1u : 0")
+    reduction = Reduction(OPERATORS["sum"], DTYPES[dtype], DTYPES[acc], below)
+    assert reduction.why_undefined() is None
+    (data,) = make_all("random", reduction, 1000, 1, 3)
+    numbers = as_numbers(data, reduction.dtype)
+    count = fold_mapped(reduction, (numbers.reshape(1, -1),)).answer
+    assert count == np.count_nonzero(numbers < 0.5)
+    without_map = replace(reduction, map=None).why_undefined() or ""
+    assert ("by a map" in without_map) == dtype.startswith("float")
