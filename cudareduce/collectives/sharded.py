@@ -378,7 +378,7 @@ def kernel_sources(
     # assigning to `Out` sends the partial result to all ranks
     indexed = "true" if case.reduction.op.indexed else "false"
     out = shared_source(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
-    out += device_text("spread.cuh")
+    out += device_text("sharded.cuh")
     why_not = ""
     if len(plan.passes) > 1:
         why_not = "takes several launches"
@@ -386,7 +386,7 @@ def kernel_sources(
         why_not = "has no block that has the whole sum"
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
     sources: dict[tuple[Role, Unit | None], Source] = {
-        ("behind", None): helper_source(head, "spread.cu", "spread"),
+        ("behind", None): helper_source(head, "exchange.cu", "exchange_partials"),
         ("gathered", None): helper_source(head, "gathered.cu", "gathered"),
     }
     for step in plan.passes:

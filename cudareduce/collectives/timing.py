@@ -297,7 +297,7 @@ def measure_engines(
     measured: dict[tuple[StreamEngine, int], tuple[Batch, ...]] = {}
     links = LinkRates()
     watch = Stopwatch(stage, backend, numbers)
-    (check,) = compile_helpers(stage, "judge.cu", "judge")
+    (check,) = compile_helpers(stage, "count_wrong.cu", "count_wrong")
     copies = compile_helpers(stage, "links.cu", "link_read", "link_write")
     for n in sizes:
         fitting = [e for e in engines if n <= e.largest and not e.why_not(n)]

@@ -92,7 +92,7 @@ EDITS = {
     ),
     "a rank counts twice": ("return total;", "return Op::combine(total, mine);"),
     "an answer that is not stored": (
-        "{ answer = ",
+        "{ result = ",
         "{ const Result found = ",
     ),
 }

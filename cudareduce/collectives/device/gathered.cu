@@ -1,4 +1,4 @@
-// The partials of all ranks, which somebody else has brought here, combined in their order.
+// Combines the partial results of all ranks, which the host has copied here, in the order of ranks.
 extern "C" __global__ void gathered(const Acc *partials, Result *out, size_t n)
 {
     Acc total = ranks::placed(partials[0], 0);

@@ -1,27 +1,27 @@
-// What kernels that combine arrays of several GPUs share.
+// Shared by kernels that combine arrays of several GPUs.
 using namespace ranks;
 
 struct alignas(VECTOR * sizeof(In)) Pack { In at[VECTOR]; };
-// Packs that a thread loads of each rank before it adds the first, so that enough is under way; a block's tile.
+// Packs that a thread loads from each rank before it combines them, to have enough loads in flight; a block's tile.
 constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
 
-// What ranks have at one place, combined in their order, and so to the same bits whoever does it.
+// Combines one pack of each rank in the order of ranks, so that every rank gets the same bits.
 __device__ Pack combined(const Pack (&of)[RANKS])
 {
-    Pack answer;
+    Pack result;
 #pragma unroll
     for (unsigned e = 0; e < VECTOR; e++) {
         Acc value = Op::lift(of[0].at[e], 0);
 #pragma unroll
         for (unsigned r = 1; r < RANKS; r++)
             value = Op::combine(value, Op::lift(of[r].at[e], r));
-        answer.at[e] = In(Op::finish(value));
+        result.at[e] = In(Op::finish(value));
     }
-    return answer;
+    return result;
 }
 
-// A thread's packs of a tile, the first of them and each BLOCK further on, of which there are `end`: loaded from
-// where `place` says that a rank's are, combined, stored by `store`.
+// Combines a thread's packs of a tile, `first` and every BLOCK-th one after it up to `end`. `place(r, p)` is the
+// address of pack p of rank r, `store(p, pack)` stores a result.
 template <typename Place, typename Store> __device__ void fold_tile(size_t first, size_t end, Place place, Store store)
 {
     Pack of[LOADS][RANKS];
@@ -37,7 +37,7 @@ template <typename Place, typename Store> __device__ void fold_tile(size_t first
             store(first + l * BLOCK, combined(of[l]));
 }
 
-// The packs [begin, end) of all ranks' arrays, tile by tile.
+// Combines the packs [begin, end) of all ranks' arrays, tile by tile.
 template <typename Store>
 __device__ void fold_tiles(const Ranks &ranks, size_t in, size_t begin, size_t end, Store store)
 {
@@ -45,21 +45,21 @@ __device__ void fold_tiles(const Ranks &ranks, size_t in, size_t begin, size_t e
         fold_tile(tile + threadIdx.x, end, [&](unsigned r, size_t p) { return ranks.at<Pack>(r, in) + p; }, store);
 }
 
-// The same of this rank's share, without a read over the links: half of the blocks write what this rank has of
-// other ranks' shares to boxes there, tile by tile, and tell in a word how many tiles of this call have been written;
-// the other half add what has come. Calls take turns between two sets of boxes: whoever sends in call c + 2
-// has had all of c + 1 from this rank, which had ended c before.
+// Combines this rank's share without reading over the links. Half of the blocks write this rank's part of the other
+// ranks' shares to slots there, tile by tile, and then store the number of tiles written, with the number of the call,
+// in a word. The other half combine what has arrived. Calls alternate between two sets of slots: a rank that sends in
+// call c + 2 has received all of c + 1 from this rank, which had finished c before.
 template <typename Store>
 __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t mail, size_t call, Store store)
 {
     const unsigned me = ranks.me, half = gridDim.x / 2, block = blockIdx.x % half;
     const size_t most = (packs + RANKS - 1) / RANKS, tiles = (most + TILE - 1) / TILE;
-    const size_t boxes = mail + MOST_BLOCKS * RANKS * sizeof(Word) + call % 2 * RANKS * most * sizeof(Pack);
+    const size_t slots = mail + MOST_BLOCKS * RANKS * sizeof(Word) + call % 2 * RANKS * most * sizeof(Pack);
     const size_t begin = packs * me / RANKS, end = packs * (me + 1) / RANKS;
     const bool sends = blockIdx.x < half;
     for (size_t tile = block; tile < tiles && sends; tile += half) {
         const size_t first = tile * TILE + threadIdx.x;
-        for (unsigned k = 1; k < RANKS; k++) { // each rank begins with the next one
+        for (unsigned k = 1; k < RANKS; k++) { // start with the next rank
             const unsigned r = (me + k) % RANKS;
             const size_t theirs = packs * r / RANKS, count = packs * (r + 1) / RANKS - theirs;
             Pack mine[LOADS];
@@ -70,9 +70,9 @@ __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t ma
 #pragma unroll
             for (unsigned l = 0; l < LOADS; l++)
                 if (first + l * BLOCK < count)
-                    ranks.at<Pack>(r, boxes)[me * most + first + l * BLOCK] = mine[l];
+                    ranks.at<Pack>(r, slots)[me * most + first + l * BLOCK] = mine[l];
         }
-        __syncthreads(); // all of the tile is written before that is told
+        __syncthreads(); // all of the tile is written before the word is
         if (threadIdx.x < RANKS && threadIdx.x != me)
             Shared<Word>(ranks.at<Word>(threadIdx.x, mail)[block * RANKS + me])
                 .store(call << 32 | (tile / half + 1), cuda::std::memory_order_release);
@@ -80,15 +80,15 @@ __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t ma
     }
     for (size_t tile = block; tile < tiles && !sends; tile += half) {
         if (threadIdx.x < RANKS && threadIdx.x != me) {
-            Shared<Word> told(ranks.here<Word>(mail)[block * RANKS + threadIdx.x]);
+            Shared<Word> written(ranks.here<Word>(mail)[block * RANKS + threadIdx.x]);
             ranks.wait(threadIdx.x, [&] {
-                return told.load(cuda::std::memory_order_acquire) >= (call << 32 | (tile / half + 1));
+                return written.load(cuda::std::memory_order_acquire) >= (call << 32 | (tile / half + 1));
             });
         }
         ranks.stumble();
         __syncthreads();
         const auto place = [&](unsigned r, size_t p) {
-            return r == me ? ranks.here<Pack>(in) + p : ranks.here<Pack>(boxes) + r * most + (p - begin);
+            return r == me ? ranks.here<Pack>(in) + p : ranks.here<Pack>(slots) + r * most + (p - begin);
         };
         fold_tile(begin + tile * TILE + threadIdx.x, end, place, store);
     }
