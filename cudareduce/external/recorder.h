@@ -67,6 +67,20 @@ const char *name_holder() {
   return __PRETTY_FUNCTION__;  // "const char* recorder::name_holder() [with T = ...]"
 }
 
+// A type without reference, const, volatile and __restrict__.
+template <class T>
+struct Unqualified {
+  using type = std::remove_cv_t<std::remove_reference_t<T>>;
+};
+template <class T>
+struct Unqualified<T *__restrict__> {
+  using type = T *;
+};
+template <class T>
+struct Unqualified<T *__restrict__ const> {
+  using type = T *;
+};
+
 template <class T>
 constexpr size_t size_of() {
   if constexpr (std::is_void_v<T> || std::is_function_v<T>) {
@@ -83,7 +97,7 @@ class Stub {
 
   template <class T>
   void argument(const char *name, const std::remove_reference_t<T> &value) {
-    using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
+    using Plain = typename Unqualified<T>::type;
     if constexpr (std::is_pointer_v<Plain>) {
       using Element = std::remove_cv_t<std::remove_pointer_t<Plain>>;
       write(name, name_holder<Plain>(), name_holder<Element>(), size_of<Element>(), &value,

@@ -26,9 +26,11 @@ from cudareduce.reduction.inputs import Array, stored
 from cudareduce.reduction.operators import Reduction
 
 #: Processor seconds that an explanation may take, and seconds that it is waited for.
-_LIMIT_S, _WAIT_S = 1.5, 8.0
+_LIMIT_S, _WAIT_S = 2.5, 8.0
 #: Sizes up to which each element is measured, and whole ranges of them.
 _MOST, _LARGEST = 8192, 1 << 22
+#: Ones of which the sum is exact in every type.
+_MOST_ONES = 256
 #: Elements named one by one in a sentence.
 _NAMED = 3
 #: Whole numbers that a type holds exactly, as a power of two.
@@ -43,14 +45,15 @@ _EXACT = ("exact", "ones", "twos", "zeros", "factors")
 _SPECIAL = ("nan", "-nan", "inf", "-inf", "clash", "named")
 
 
-class _UnwrittenMemory(Exception):
-    """Finite elements give NaN, which the emulator fills memory with."""
+class _Cause(Exception):
+    """A cause that shows during the measurement, in words."""
 
-    def __init__(self, row: int, rows: int, *, every: bool) -> None:
-        if rows > 1 and not every:
-            super().__init__(f"the result of row {row} of {rows} is never written")
-        else:
-            super().__init__("memory that no thread has written is in the result")
+
+def _unwritten(rows: Array) -> _Cause:
+    """Finite elements give NaN, which the emulator fills memory with, in some rows."""
+    if rows.all():
+        return _Cause("memory that no thread has written is in the result")
+    return _Cause(f"the result of row {np.argmax(rows)} of {len(rows)} is never written")
 
 
 def explain(backend: Backend, ready: Prepared, failed: Shape, reason: str) -> str:
@@ -91,32 +94,33 @@ def _is_measurable(reduction: Reduction) -> bool:
 
 
 def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, deadline: float) -> str:
-    """The sentence for the failed shape or, if that is too small to show a pattern, for a larger
-    one that shows a fault too."""
-    tile = _tile(ready)
+    """The sentence for the failed shape; if that is too small to show a pattern, rather one for a
+    larger shape that shows a fault too."""
+    tile, sentence = _tile(ready), ""
     several = [
         shape for shape in sorted(ready.plans) if shape[1] == 1 and 2 * tile < shape[0] <= _MOST
     ]
     longest_tail = sorted(several, key=lambda shape: -(shape[0] % tile))[:1]
-    shapes = [shape for shape in [*longest_tail, failed] if 0 < shape[0] * shape[1] <= _LARGEST]
-    measured_all = False
+    shapes = [failed, *(longest_tail if failed[0] < 2 * tile else ())]
+    measured = False
     notes: Callable[[], list[str]] = getattr(backend, "notes", list)
     notes()  # those of earlier launches
     for shape in dict.fromkeys(shapes):
+        if not 0 < shape[0] * shape[1] <= _LARGEST:
+            continue
         try:
-            counts, unwritten = measure(backend, ready, shape, deadline), ""
-        except _UnwrittenMemory as error:
-            counts, unwritten = None, str(error)
-        for cause in (*notes(), unwritten):
+            counts, seen = measure(backend, ready, shape, deadline), ""
+        except _Cause as error:
+            counts, seen = None, str(error)
+        for cause in (*notes(), seen):
             if cause:
                 return cause
-        if counts is None:
-            continue
-        sentence = describe(counts, tile, ready.case.reduction.op.name)
-        if sentence:
-            return sentence if shape == failed else f"at n = {shape[0]} {sentence}"
-        measured_all = measured_all or shape == failed
-    return _other_cause(ready, reason) if measured_all else ""
+        if counts is not None:
+            found = describe(counts, tile, ready.case.reduction.op.name)
+            measured = measured or shape == failed
+            if found:
+                sentence = found if shape == failed else f"at n = {shape[0]} {found}"
+    return sentence or (_other_cause(ready, reason) if measured else "")
 
 
 def _tile(ready: Prepared) -> int:
@@ -147,8 +151,7 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
             if len(some):  # an overflow, unless zeros give the same
                 results(0, some[:0])
                 raise OverflowError
-            unwritten = np.flatnonzero(~np.isfinite(found))
-            raise _UnwrittenMemory(unwritten[0], rows, every=len(unwritten) == rows)
+            raise _unwritten(~np.isfinite(found))
         return np.rint(found * n) if reduction.op.name == "mean" else found
 
     try:
@@ -159,6 +162,14 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
             some = values[: n - first]
             found = results(first, some)
             counts[:, first : first + len(some)] = _multiplicities(found, some, reduction)
+        if (counts == 1).all() and low == 0 and n <= _MOST_ONES:
+            together = results(0, np.ones(n))
+            few = int(together[np.argmax(together != n)])
+            if 0 <= few < n:
+                raise _Cause(
+                    "each element alone is added, but of "
+                    f"{n} together only {few} are: threads overwrite each other's sums"
+                )
     except (CudareduceError, TimeoutError, OverflowError):
         return None
     finally:

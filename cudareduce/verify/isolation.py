@@ -21,7 +21,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
 from cudareduce.verify.jobs import Job, combined, final_verdict, verify_job
 from cudareduce.verify.patterns import Inputs
-from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, skipped
+from cudareduce.verify.verdict import HANGS, RIGHT, Verdict, is_unexplained, skipped
 from cudareduce.workers import (
     NOT_STARTED,
     Event,
@@ -83,13 +83,15 @@ class _Progress:
     decided: bool = False
 
     def final(self) -> Verdict | None:
-        """The verdict of all jobs, or of the first that failed; None while that may yet change."""
+        """The verdict of all jobs, or of the first that failed; of the next one if that gives a
+        cause and the first does not. None while that may yet change."""
         whole = RIGHT
         for verdict in self.verdicts:
             if verdict is None:
                 return None
+            unexplained = whole.outcome == "fail"
             whole = combined(whole, verdict)
-            if whole.outcome != "pass":
+            if unexplained or not (whole.outcome == "pass" or is_unexplained(whole)):
                 break
         return whole
 

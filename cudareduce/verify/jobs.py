@@ -149,7 +149,8 @@ def _explained(backend: Backend, ready: Prepared, shape: Shape, verdict: Verdict
     if WRONG_RESULT not in verdict.reason:
         return verdict
     cause = explain(backend, ready, shape, verdict.reason)
-    return replace(verdict, reason=f"{verdict.reason}: {cause}") if cause else verdict
+    reason = f"{verdict.reason}: {cause}" if cause else verdict.reason
+    return replace(verdict, reason=reason, explained=bool(cause))
 
 
 def final_verdict(job: Job, verdict: Verdict) -> Verdict:

@@ -50,7 +50,8 @@ class Verdict:
     bound, or to the first beyond it. `distinct` is the number of different results, bit by bit, of
     `launches` on one input. `cause` is why a case is skipped. `undecided` is True if part of the
     verification had no result, as the reason says. `conditions` are the preconditions under which
-    the verdict holds, in words that follow `right if`."""
+    the verdict holds, in words that follow `right if`. `explained` is True if the reason for a
+    wrong result ends with its cause."""
 
     outcome: Literal["pass", "fail", "skip"]
     reason: str = ""
@@ -63,6 +64,7 @@ class Verdict:
     effort: Effort = Effort()
     undecided: bool = False
     conditions: tuple[str, ...] = ()
+    explained: bool = False
 
 
 RIGHT = Verdict("pass")
@@ -87,6 +89,11 @@ HANGS = "no answer after"
 WROTE_INPUT = "it wrote to its input"
 #: Bytes of the widest float that float64 holds with room for errors.
 _SINGLE_BYTES = 4
+
+
+def is_unexplained(verdict: Verdict) -> bool:
+    """True for a wrong result without a cause."""
+    return verdict.outcome == "fail" and WRONG_RESULT in verdict.reason and not verdict.explained
 
 
 def skipped(cause: Cause, reason: str) -> Verdict:
@@ -212,8 +219,8 @@ def _text(value: object) -> str:
 
 
 def worse(old: Verdict, new: Verdict) -> Verdict:
-    """The worse of two verdicts: a failure, else the one nearest to its bound; with the larger
-    number of distinct results and the coverage of both."""
+    """The worse of two verdicts: a failure, rather one with a cause, else the one nearest to its
+    bound; with the larger number of distinct results and the coverage of both."""
     kept = _worse(old, new)
     seen = max(old, new, key=lambda verdict: (verdict.distinct or 0, verdict.launches or 0))
     return replace(
@@ -228,7 +235,7 @@ def _worse(old: Verdict, new: Verdict) -> Verdict:
     if old.outcome != new.outcome:
         return max(old, new, key=lambda verdict: rank.index(verdict.outcome))
     if old.outcome != "pass":
-        return old
+        return new if is_unexplained(old) and not is_unexplained(new) else old
     if old.error is None:
         return new
 
