@@ -130,13 +130,16 @@ def segments(recording: Recording) -> list[Segment]:
         launched.clear()
 
     reads: list[CopyOut] = []
-    for step in _without_repeats(recording.steps):
+    steps = _without_repeats(recording.steps)
+    for k, step in enumerate(steps):
         if isinstance(step, CopyOut):
             reads.append(step)
             continue
-        if reads and any(isinstance(s, Launch) for s in launched):
-            end(reads)
-        reads = []
+        known = [s for s in launched if isinstance(s, Launch)]
+        if not (reads and _is_chunk(steps[k:], known)):
+            if reads and known:
+                end(reads)
+            reads = []
         if isinstance(step, Launch):
             known = [s for s in launched if isinstance(s, Launch)]
             if any(_is_version(step, other) for other in known):
@@ -219,6 +222,22 @@ def _with_writers(launches: list[Launch], before: Sequence[Launch]) -> list[Laun
 def _is_version(launch: Launch, other: Launch) -> bool:
     """True if another kernel is launched on the same data as one before: a version of it."""
     return launch.kernel != other.kernel and launch.arguments == other.arguments
+
+
+def _is_chunk(steps: Sequence[Step], known: Sequence[Launch]) -> bool:
+    """True if the next launch does with another part of the same arrays what those before did, and
+    its result is read from another place."""
+    following = next((step for step in steps if isinstance(step, Launch)), None)
+    if following is None or not known:
+        return False
+    own = [pointer for pointer, _ in _pointers(following)]
+    for launch in known:
+        others = [pointer for pointer, _ in _pointers(launch)]
+        same = [pointer.buffer for pointer in own] == [pointer.buffer for pointer in others]
+        apart = all(a.offset != b.offset for a, b in zip(own, others, strict=False))
+        if following.kernel != launch.kernel or not (same and apart and own):
+            return False
+    return True
 
 
 def _without_repeats(steps: Sequence[Step]) -> list[Step]:
@@ -380,10 +399,20 @@ def _may_be_second(
     )
 
 
+def _joined(reads: Sequence[CopyOut]) -> Iterator[CopyOut]:
+    """Several reads of one buffer as one, if nothing lies between them."""
+    ordered = sorted(reads, key=lambda read: read.offset)
+    ends = [read.offset + read.nbytes for read in ordered[:-1]]
+    is_one = len({read.buffer for read in reads}) == 1
+    if ends and is_one and ends == [read.offset for read in ordered[1:]]:
+        yield replace(ordered[0], nbytes=sum(read.nbytes for read in ordered))
+
+
 def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:
     """Buffer, offset and bytes of what may be the result: the last read, else the buffer that the
     last launch may write."""
-    for read in reversed(segment.reads):
+    whole = _joined(segment.reads)
+    for read in (*whole, *reversed(segment.reads)):
         yield read.buffer, read.offset, read.nbytes
     if segment.reads:
         return
