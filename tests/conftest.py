@@ -195,10 +195,15 @@ def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verify at small sizes only, for tests of what a command prints and writes. The sizes
-    themselves are tested in tests/verify."""
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify a user's file up to 65536 elements. Larger sizes are tested in tests/verify."""
     monkeypatch.setattr("cudareduce.verify.test_sets._MOST", 2**16)
+
+
+@pytest.fixture
+def small(small_files: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify at small sizes only, for tests of what a command prints and writes. The message with
+    the number of sizes and launches differs."""
     monkeypatch.setattr("cudareduce.bench.edges._QUICK_EDGE", 4097)
 
 

@@ -849,7 +849,7 @@ def end(pids: set[int]) -> None:
             assert error.errno == errno.ESRCH
 
 
-def soon(done: Callable[[], bool], seconds: float = 5.0) -> bool:
+def soon(done: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether something becomes true; a process takes a moment to end."""
     limit = time.monotonic() + seconds
     while not (right := done()) and time.monotonic() < limit:

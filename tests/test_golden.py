@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.fake_gpu import fake_gpu
 
 Call = Callable[..., tuple[int, str, str]]
-pytestmark = pytest.mark.usefixtures("small")
+pytestmark = pytest.mark.usefixtures("small_files")
 GOLDEN = ROOT / "tests" / "golden"
 RESULTS = "results/nvidia-h200"
 SIMULATED = ("tests/data/simulated-before.json", "tests/data/simulated-after.json")

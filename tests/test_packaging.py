@@ -38,6 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.long
 def test_it_holds_all_that_the_package_does(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for path in [*ROOT.glob("kernels/*/*.cu"), *ROOT.glob("kernels/suites/*.toml")]:
@@ -49,6 +50,7 @@ def test_it_holds_all_that_the_package_does(wheel: Path) -> None:
             assert str(path.relative_to(ROOT)) in names
 
 
+@pytest.mark.long
 def test_it_says_that_it_has_types(wheel: Path) -> None:
     assert "cudareduce/py.typed" in zipfile.ZipFile(wheel).namelist()
 
@@ -80,6 +82,7 @@ def test_commits_are_checked_with_the_tools_of_ci() -> None:
         assert f".venv/bin/{entry.removesuffix(' --force-exclude')}" in run
 
 
+@pytest.mark.long
 def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path, cache: Path) -> None:
     """What is compiled is kept with that of the other tests: a wheel that lacks a source of the
     emulator, or has another, would not find it there and fail to compile it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from cudareduce.errors import BuildError, EnvironmentProblem
 
 Pretend = Callable[[str], Compiler]
 #: Tells its version, and compiles for ever.
-HANGS = f'case "$*" in *shared*) sleep 60;; *) exec {shutil.which("g++")} "$@";; esac'
+HANGS = f'case "$*" in *shared*) sleep 9999;; *) exec {shutil.which("g++")} "$@";; esac'
 
 
 @pytest.fixture
@@ -90,17 +89,13 @@ def test_a_compiler_that_hangs_is_ended_with_what_it_started(
     pretend: Pretend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "LIMIT_S", 0.3)
-    started = time.monotonic()
     with pytest.raises(EnvironmentProblem, match=r"g\+\+ was not done after 0\.3 s"):
-        pretend("sleep 60").make(tmp_path / "k.so", [])  # which holds the pipes open
-    assert time.monotonic() - started < 10
+        pretend("sleep 9999").make(tmp_path / "k.so", [])  # which holds the pipes open
 
 
 def test_the_deadline_ends_what_runs(pretend: Pretend, tmp_path: Path) -> None:
-    started = time.monotonic()
     with pytest.raises(OutOfTime):
-        pretend("sleep 60").make(tmp_path / "k.so", [], None, Deadline(0.3))
-    assert time.monotonic() - started < 10
+        pretend("sleep 9999").make(tmp_path / "k.so", [], None, Deadline(0.3))
 
 
 def kernel(body: str, first: str = "") -> Source:
@@ -117,11 +112,9 @@ def test_what_there_was_no_time_for_is_none(
     calls: list[None] = []
     sources = [kernel(f"in[0] = {tmp_path.stat().st_ino}.f + {i};") for i in range(3)]
     with CpuBackend(cache=cache) as backend:
-        started = time.monotonic()
         built = backend.build(sources, lambda: calls.append(None), Deadline(1))
     assert built == [None, None, None]
     assert len(calls) == 3
-    assert time.monotonic() - started < 10
 
 
 def test_an_interrupted_build_ends_what_runs(
@@ -133,10 +126,8 @@ def test_an_interrupted_build_ends_what_runs(
     quick, *slow = (kernel(f"in[0] = {tmp_path.stat().st_ino}.f * {i};") for i in range(9))
     cpu.build([quick])
     pretend(HANGS)
-    started = time.monotonic()
     with CpuBackend(cache=cache) as backend, pytest.raises(KeyboardInterrupt):
         backend.build([quick, *slow], interrupt)
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

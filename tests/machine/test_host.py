@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,18 @@ def tool(folder: Path, script: str, name: str = "nvcc") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "problem"),
+    ("script", "limit_s", "problem"),
     [
-        ("#!/bin/sh\nexit 1\n", "exits with 1"),
-        ("#!/bin/sh\n", "says nothing"),
-        ("\x7fELF", "cannot be run: Exec format error"),
-        ("#!/no/such/shell\n", "cannot be run: No such file or directory"),
-        ("#!/bin/sh\nsleep 60; echo 1\n", "does not answer within 0.5 s"),
-        ("#!/bin/sh\ncat /dev/zero\n", "does not answer within 0.5 s"),
+        ("#!/bin/sh\nexit 1\n", 60, "exits with 1"),
+        ("#!/bin/sh\n", 60, "says nothing"),
+        ("\x7fELF", 60, "cannot be run: Exec format error"),
+        ("#!/no/such/shell\n", 60, "cannot be run: No such file or directory"),
+        ("#!/bin/sh\nsleep 9999; echo 1\n", 0.1, "does not answer within 0.1 s"),
+        ("#!/bin/sh\ncat /dev/zero\n", 0.1, "does not answer within 0.1 s"),
     ],
 )
-def test_a_broken_tool(tmp_path: Path, script: str, problem: str) -> None:
-    began = time.monotonic()
-    said = host.ask(str(tool(tmp_path, script)), 0.5).problem
-    assert time.monotonic() - began < 10
+def test_a_broken_tool(tmp_path: Path, script: str, limit_s: float, problem: str) -> None:
+    said = host.ask(str(tool(tmp_path, script)), limit_s).problem
     # One that never stops talking ends as it finds no one who listens, or at its time limit.
     assert said == problem or ("/dev/zero" in script and said is not None)
 

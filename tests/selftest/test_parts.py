@@ -445,10 +445,8 @@ def hang(*_: object) -> None:
 
 def test_nvbench_is_asked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvbench, "_measured", hang)
-    began = time.monotonic()
     with pytest.raises(EnvironmentProblem, match=r"failed: no result after 0\.\d s"):
         nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0.5))
-    assert time.monotonic() - began < 60  # and not as long as it hangs
     assert not active_children()
     monkeypatch.setattr(nvbench, "WorkerPool", None)  # no child is started for nothing
     with pytest.raises(EnvironmentProblem, match="no time was left"):

@@ -446,6 +446,7 @@ def test_an_edit_that_must_not_pass(
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_a_kernel_of_the_package_may_not_spill(
     cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
