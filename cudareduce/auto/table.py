@@ -26,7 +26,7 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.machine.host import user_dir
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.reduction.sizes import counted
-from cudareduce.results.store import Unfit, is_missing, read_json, values_of, write_text
+from cudareduce.results.store import Unfit, is_missing, parse, read_json, write_text
 
 #: Incremented when an older reader would misread a table.
 SCHEMA = 1
@@ -238,22 +238,18 @@ def read_table(path: Path) -> Table:
         entries = []
         for number, values in enumerate(data["entries"], 1):
             place = f"entry {number}: "
-            entries.append(_checked(Entry(**_named(Entry, values))))
+            entries.append(_checked(parse(Entry, values)))
         place = "some_sms: "
         launches = data.get("some_sms", [])
         if type(launches) is not list:
             raise Unfit("it is no list")
-        some_sms = tuple(SomeSms(**_named(SomeSms, values)) for values in launches)
+        some_sms = tuple(parse(SomeSms, values) for values in launches)
     except (Unfit, UsageError) as error:
         why = f"{place}{error}".removesuffix("; make it again")
         raise UsageError(
             f"{path} is no table of cudareduce tune: {why}; delete it, and tune again"
         ) from None
     return Table(path, tuple(entries), some_sms=some_sms)
-
-
-def _named(kind: type[Entry | SomeSms], values: Any) -> dict[str, Any]:
-    return dict(zip(kind.__dataclass_fields__, values_of(kind, values), strict=True))
 
 
 def _checked(entry: Entry) -> Entry:

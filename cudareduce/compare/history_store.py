@@ -22,7 +22,7 @@ from cudareduce.compare.baseline import STRICT
 from cudareduce.errors import UsageError
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
-from cudareduce.results.store import Unfit, values_of
+from cudareduce.results.store import Unfit, parse
 
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 1
@@ -94,7 +94,7 @@ def entry_of(line: str) -> Entry:
     ):  # fmt: skip
         if value is not None and type(value) is not kind:
             raise Unfit(f"has a {name} of another type")
-    device = DeviceInfo(*values_of(DeviceInfo, data.get("device")))
+    device = parse(DeviceInfo, data.get("device"))
     records = tuple(_record(values) for values in data["records"])
     try:
         created = moment(data["created"])
@@ -104,7 +104,7 @@ def entry_of(line: str) -> Entry:
 
 
 def _record(values: Any) -> Record:
-    record = Record(*values_of(Record, {"reason": ""} | values if type(values) is dict else values))
+    record = parse(Record, {"reason": ""} | values if type(values) is dict else values)
     ceiling = 1.0 if record.bound_gb_s is None else record.bound_gb_s
     if not all(_LEAST < figure < _MOST for figure in (record.time_us or 0.0, ceiling)):
         raise Unfit(f"has an impossible time or ceiling for {record.kernel}")

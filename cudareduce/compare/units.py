@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from cudareduce.compare.machine_code import Code, Resources, histogram_text, read_histogram
 from cudareduce.compare.traffic import Traffic
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.results.store import Unfit, is_missing, read_json, values_of
+from cudareduce.results.store import Unfit, is_missing, parse, read_json
 
 KIND = "cudareduce compile"
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
@@ -205,9 +205,9 @@ def _unit(values: Any) -> Unit:
 
 def _read(kind: type[_Item], values: Any) -> _Item:
     """A dataclass of texts and counts. Raises Unfit. Counts of newer versions are ignored."""
-    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    known = dict(zip(names, values_of(kind, values), strict=True))
-    for name, value in known.items():
-        if isinstance(value, int) and value < (name in ("block", "items", "arch")):
-            raise Unfit(f"{name} is {value}")
-    return kind(**known)
+    made = parse(kind, values)
+    for f in fields(kind):  # type: ignore[arg-type]
+        value = getattr(made, f.name)
+        if isinstance(value, int) and value < (f.name in ("block", "items", "arch")):
+            raise Unfit(f"{f.name} is {value}")
+    return made

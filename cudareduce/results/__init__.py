@@ -1,1 +1,1 @@
-"""What a run leaves: records, result files, and where they come from."""
+"""Records, result files, and the tool that made them."""

@@ -1,4 +1,4 @@
-"""What each step of a lineage gained, by stored runs: those of the package, or a user's own."""
+"""The speedup of each kernel over its predecessor, from stored runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-#: Runs of whole families, which are part of the package.
+#: Runs of whole families that ship with the package.
 _STORED = "*/bench-*.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How many times as fast as `before` a kernel was on a card, in the same rounds: the median
-    with its 95 % interval, None under six rounds, and the record of the kernel."""
+    """The speedup of a kernel over its predecessor `before`, in the same rounds on one card: the
+    median ratio with its 95 % interval (None under six rounds), and the record of the kernel."""
 
     kernel: str
     before: str
@@ -32,21 +32,20 @@ class Gain:
 
 
 def stored_runs() -> list[Path]:
-    """Files of the package that hold whole families: beside it in a checkout, inside it where it is
-    installed."""
+    """The result files that ship with the package; in a checkout those of `results/`."""
     folders = (_PACKAGE / "stored", _PACKAGE.parent / "results")
     return [path for folder in folders for path in sorted(folder.glob(_STORED))]
 
 
 def gains(paths: Sequence[Path], after: Mapping[str, str | None]) -> list[Gain]:
-    """What steps gained in these files, `after` tells the kernel before each, newest runs first. A
-    file that does not load is a UsageError."""
+    """The gains in these files, newest runs first; `after` maps kernels to predecessors. Raises
+    UsageError for a file that cannot be loaded."""
     runs = sorted((load(path) for path in paths), key=lambda run: run.created, reverse=True)
     return [gain for run in runs for gain in _of_run(run, after)]
 
 
 def _of_run(run: Run, after: Mapping[str, str | None]) -> Iterator[Gain]:
-    """Those of one run: a kernel and the one before it on the same problem, largest first."""
+    """The gains of one run, largest problem first."""
     timed = [
         record
         for record in run.records
@@ -76,7 +75,7 @@ def _of_problem(
 
 
 def newest(found: Iterable[Gain]) -> dict[tuple[str, str], Gain]:
-    """Of each kernel on each card the first of these."""
+    """The first gain of each kernel on each card."""
     first: dict[tuple[str, str], Gain] = {}
     for gain in found:
         first.setdefault((gain.kernel, gain.device), gain)

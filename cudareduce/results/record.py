@@ -1,6 +1,6 @@
-"""A record: one kernel on one problem, as it is stored and printed. A run: all of them.
+"""Records and runs: the content of a result file.
 
-Fields are in the order of the CSV's columns. What is not known, or was not measured, is None.
+Fields are in the order of the CSV's columns. A value that is unknown or was not measured is None.
 """
 
 from __future__ import annotations
@@ -13,45 +13,47 @@ from typing import Any
 from cudareduce.intervals import known
 from cudareduce.machine.device import DeviceInfo
 
-#: Raised when a field changes its meaning or goes; new fields do not raise it.
+#: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 1
-#: Where an array that is streamed lies, and the ways that it takes.
+#: The sources of a streamed array, and its transfer modes.
 SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
-#: Under this name copies are measured that no kernel follows.
+#: The kernel name of records that measure copies alone.
 COPYING = "copying"
-#: Right, wrong, and not tried.
+#: Right, wrong, and not tested.
 VERDICTS = ("pass", "fail", "skip")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a result. Names carry their units; a `low` and a `high` are the ends of a 95 %
-    interval.
+    """One kernel, library call or collective on one problem. Names carry their units; `_low` and
+    `_high` are the ends of a 95 % interval.
 
-    `error` and `bound` are in the unit of the answer, `condition` is the largest sum|x| / |sum x|
-    of a row. On one input `launches` gave `distinct` different answers; the verdict rests on
-    `tried_launches` in all, at so many sizes, with so many patterns and schedules; `cause` is that
-    of a skip: unfit, unbuilt, machine or time. `time_us` is the
-    median over rounds of one reduction, `noise_pct` the interquartile range of samples; `gb_s` is
-    10^9 bytes a second. Of a library `called` is the very call and `version` its own; `context` is
-    `primary` for what was timed beside libraries in the primary context of one process. The input
-    starts `offset` elements behind an aligned address; `slowdown` is how many times longer it takes
-    so, or with one element more, than `aligned_n` elements a row do from an aligned one. On `sms`
-    SMs at most it worked by launching no more blocks; None is all of them. `joules_per_gb` is the
-    whole GPU's energy over 10^9 of `bytes`, while launches followed each other.
-    Where `kernel` is `auto`, `chosen` is the kernel that it took. What is reduced is what `map`
-    makes of elements, C++ in `a` and, of a second array, `b`; None is the elements themselves. A
-    verdict holds on `conditions`, in words that follow `right if`.
-    Of a collective, which `kernel` then names, `engine` did it among `ranks` that hold `n` elements
-    each; `time_us` is the slowest rank's from a common start, `skew_us` how far behind the quickest
-    that was, `loop_us` what one of several calls back to back took. `algbw_gb_s` and `busbw_gb_s`
-    are as nccl-tests defines them, `pct_link` the latter's share of what the links carried;
-    `chosen` is what `peer:auto` took. Where `kernel` is a kernel, the `n` elements of one array lay
-    on all `ranks`, and `local_us` is what their shares took in the same rounds, combined by nobody.
-    Where `source` is `host` or `file`, the array lay in the host's memory or in a file, and `way`
-    is how it came to the kernel: `pinned`, copied in chunks of `chunk_bytes` while the one before
-    is reduced, `pageable`, the same from memory that is not kept in place, `mapped`, read by the
-    kernel where it lies; `copy` is copying alone, of which `pct_ceiling` is then a share.
+    Verification: `error` and `bound` are in the unit of the result, `condition` is the largest
+    sum|x| / |sum x| of a row. On one input `launches` launches gave `distinct` different results.
+    The verdict covers `tried_launches` launches over so many sizes, patterns and schedules, and
+    holds under `conditions`. `cause` is the cause of a skip: unfit, unbuilt, machine or time.
+
+    Times: `time_us` is the median over rounds of one reduction, `noise_pct` the interquartile range
+    of samples, `gb_s` 10^9 bytes per second. `joules_per_gb` is the energy of the whole GPU per
+    10^9 of `bytes`, over launches back to back. `sms` is the number of SMs used, None for all.
+
+    `chosen` is the kernel that `auto` selected, and `map` the transform of elements, C++ in `a` and
+    `b`. Libraries: `called` is the call, `version` that of the library, `context` is `primary` for
+    times in the rounds of libraries, in the primary context of one process. The input starts
+    `offset` elements after an aligned address; `slowdown` is the time relative to `aligned_n`
+    elements per row from an aligned one.
+
+    Collectives: `kernel` is the collective, run by `engine` on `ranks` ranks with `n` elements
+    each. `time_us` is that of the slowest rank from a common start, `skew_us` its distance to the
+    fastest, `loop_us` the time per call of several calls back to back; `algbw_gb_s` and
+    `busbw_gb_s` are as in nccl-tests, `pct_link` is the share of the bandwidth of the links. With a
+    kernel instead, one array of `n` elements is sharded over `ranks`, and `local_us` is the time of
+    the shards alone.
+
+    Streamed arrays: `source` is `host` or `file`, and `way` the transfer mode: `pinned` copies
+    chunks of `chunk_bytes` while the previous one is reduced, `pageable` the same from pageable
+    memory, `mapped` reads host memory from the kernel, and `copy` is copying alone, to which
+    `pct_ceiling` is then relative.
     """
 
     kernel: str
@@ -143,12 +145,12 @@ class Record:
 
     @property
     def reduced(self) -> str:
-        """The operator, and what the map makes of elements where there is one: sum of a * b."""
+        """The operator with its transform, if there is one: sum of a * b."""
         return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
     def unbuilt(self) -> bool:
-        """Whether it is a kernel, and no library's, that does not compile."""
+        """Whether this is a kernel of ours that does not compile."""
         return self.cause == "unbuilt" and self.scope != "library"
 
     @property
@@ -158,19 +160,19 @@ class Record:
 
     @property
     def link_gb_s(self) -> float | None:
-        """What `pct_link` is a share of."""
+        """The bandwidth of the links that `pct_link` is relative to."""
         if not self.busbw_gb_s or not self.pct_link:
             return None
         return 100 * self.busbw_gb_s / self.pct_link
 
     @property
     def bound_gb_s(self) -> float | None:
-        """What bounds it there: what a read-only kernel reaches or, of a collective, links."""
+        """The bandwidth ceiling: of a read-only kernel, or of the links for a collective."""
         return self.link_gb_s if self.collective else self.ceiling_gb_s
 
     @property
     def medians_us(self) -> tuple[float, ...]:
-        """Those of the rounds that have one."""
+        """The round medians without lost rounds."""
         return known(self.rounds_us)
 
 
@@ -180,7 +182,7 @@ COLUMNS = tuple(f.name for f in fields(Record) if f.name != "rounds_us")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One result file: what was run, on what, how, and what came out."""
+    """The content of one result file."""
 
     tool: Mapping[str, Any]
     device: DeviceInfo

@@ -56,7 +56,7 @@ def _object(kind: type) -> dict[str, Any]:
 
 def _value(hint: Any) -> dict[str, Any]:
     if get_origin(hint) in (Union, UnionType):
-        return {"type": [_PLAIN[one] for one in get_args(hint)]}
+        return {"type": [_PLAIN[kind] for kind in get_args(hint)]}
     if get_origin(hint) is tuple:
         return {"type": "array", "items": _value(get_args(hint)[0])}
     return {"type": _PLAIN[hint]}

@@ -1,4 +1,4 @@
-"""Result files: written whole or not at all, read back with a reason when they do not load."""
+"""Result files: written atomically, read with a message for each kind of damage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
@@ -24,43 +24,52 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 
-#: The types of numbers in JSON, of which true and false are none.
-NUMBERS = frozenset((int, float))
+#: The types of numbers in JSON; true and false are no numbers.
+_NUMBERS = frozenset((int, float))
 
 
-def _figures(value: Any) -> bool:
-    return type(value) is dict and NUMBERS.issuperset(map(type, value.values()))
+def _all_numbers(value: Any) -> bool:
+    return type(value) is dict and _NUMBERS.issuperset(map(type, value.values()))
 
 
-def _connected(value: Any, count: int) -> bool:
-    """Whether it says of a GPU where it is, and what leads from it to those of so many ranks."""
+def _all_texts(value: Any) -> bool:
+    return type(value) is list and {str}.issuperset(map(type, value))
+
+
+def _is_topology(gpus: Any) -> bool:
+    """Whether the value lists each rank's GPU: its name, address and links to the others."""
     kinds = {"name": (str,), "address": (str,), "pcie": (str, NoneType)}
     lists = {"ways": (str, NoneType), "reaches": (bool, NoneType)}
-    return (
-        type(value) is dict
-        and all(type(value.get(name, 0)) in kind for name, kind in kinds.items())
-        and all(type(value.get(name)) is list and len(value[name]) == count for name in lists)
-        and all(type(each) in kind for name, kind in lists.items() for each in value[name])
+    return type(gpus) is list and all(
+        type(gpu) is dict
+        and all(type(gpu.get(name, 0)) in kind for name, kind in kinds.items())
+        and all(type(gpu.get(name)) is list and len(gpu[name]) == len(gpus) for name in lists)
+        and all(type(each) in kind for name, kind in lists.items() for each in gpu[name])
+        for gpu in gpus
     )
 
 
-#: What tables take from a protocol.
-PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
-    "suite": lambda value: type(value) is str,
-    "remarks": lambda value: type(value) is list and {str}.issuperset(map(type, value)),
-    "floors_us": _figures,
-    "gpus": lambda value: type(value) is list and all(_connected(gpu, len(value)) for gpu in value),
-    "profiler": lambda value: (
+def _is_profiler(value: Any) -> bool:
+    return (
         type(value) is dict
         and value.keys() == {"throughput_pct", "why_not"}
-        and _figures(value["throughput_pct"])
+        and _all_numbers(value["throughput_pct"])
         and type(value["why_not"]) is str
-    ),
+    )
+
+
+#: Tests of the protocol fields that tables use.
+_PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
+    "suite": lambda value: type(value) is str,
+    "remarks": _all_texts,
+    "floors_us": _all_numbers,
+    "gpus": _is_topology,
+    "profiler": _is_profiler,
 }
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError now, before anything is measured, if a file could not be written there."""
+    """Raise UsageError if a file cannot be written there; called before anything is measured."""
     there = not is_missing(path)
     try:
         if there:
@@ -78,14 +87,13 @@ def check_writable(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all. Raises UsageError."""
+    """Write a text file atomically. Raises UsageError."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that no reader sees half of it; what
-    is no plain file, as a pipe or /dev/stdout, is written to and stays what it is, and so does a
-    link. Raises UsageError."""
+    """Write a file atomically: under a temporary name, then renamed. A link keeps pointing to its
+    target; a pipe or device is written to directly. Raises UsageError."""
     place = Path(os.path.realpath(path))
     # A name of its own for each write, also of processes in containers that share a folder.
     temporary = place.with_name(f".cudareduce-{token_hex(8)}")
@@ -138,7 +146,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_csv(run: Run) -> str:
-    """The records as CSV, the same names in the same order; what cannot be seen in a text is
+    """The records as CSV, with one column per field. Characters that cannot be printed are
     escaped."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
@@ -150,18 +158,18 @@ def to_csv(run: Run) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value as CSV holds it: a list of texts as one."""
+    """A value as a CSV cell; a list of texts is joined."""
     value = "; ".join(value) if isinstance(value, tuple) else value
     return shown(value) if isinstance(value, str) else value
 
 
 def run_texts(run: Run) -> dict[str, Callable[[], str]]:
-    """What makes the texts of a run, by format."""
+    """The functions that make the texts of a run, by format."""
     return {"csv": lambda: to_csv(run), "json": lambda: to_json(run)}
 
 
 def is_missing(path: Path) -> bool:
-    """Whether nothing is there; why it cannot be looked at is for reading to tell."""
+    """Whether there is no file. False if that cannot be found out: reading it raises the error."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -172,37 +180,31 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file or a pipe holds; one that is missing, cannot be read or is cut short is a
-    UsageError."""
+    """Parse a JSON file or pipe. Raises UsageError if it is missing, cannot be read or is cut
+    short."""
     try:
-        return json_of(path, path.read_bytes())
+        return json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise UsageError(f"there is no {path}: make it with cudareduce bench --json") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name another file") from None
-
-
-def json_of(path: Path, content: bytes) -> Any:
-    """What a file holds that was read before; one that is no JSON is a UsageError."""
-    try:
-        return json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         why = str(error)
     except RecursionError:
         why = "it is nested too deeply"
     except ValueError:  # of the decoder, or of a number with thousands of digits
-        why = "it holds what is neither UTF-8 nor a number of usual length"
+        why = "it is not UTF-8, or has a number of thousands of digits"
     raise UsageError(f"{path} is not JSON, or is cut short: {why}; make it again")
 
 
 def load(path: Path) -> Run:
-    """Read a result file; one that is missing, truncated or another tool's is a UsageError, and so
-    is one with a value that is not of its field's type."""
+    """Read a result file. Raises UsageError if it is missing, truncated or of another tool, or has
+    a value that is not of its field's type."""
     return run_of(path, read_json(path))
 
 
 def run_of(path: Path, data: Any) -> Run:
-    """What a result file holds, as a run; one that is none is a UsageError as `load` has it."""
+    """The run in the parsed content of a result file. Raises UsageError as `load` does."""
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
     schema = data["schema"]
@@ -217,17 +219,17 @@ def run_of(path: Path, data: Any) -> Run:
                 raise Unfit(f"{name} is {_misfit(data.get(name), kind)}")
         for name in ("tool", "protocol"):
             if not _finite(data[name]):  # could not be written again
-                raise Unfit(f"{name} holds what is not a finite number")
+                raise Unfit(f"{name} holds a number that is not finite")
         place = "protocol: "
-        for name, fits in PROTOCOL.items():
+        for name, fits in _PROTOCOL.items():
             if data["protocol"].get(name) is not None and not fits(data["protocol"][name]):
-                raise Unfit(f"{name} is not what tables are made of")
+                raise Unfit(f"{name} has another form than this version reads")
         place = "device: "
-        device = DeviceInfo(*values_of(DeviceInfo, data["device"]))
+        device = parse(DeviceInfo, data["device"])
         records = []
         for number, values in enumerate(data["records"], 1):
             place = f"record {number}: "
-            records.append(record := Record(*values_of(Record, values)))
+            records.append(record := parse(Record, values))
             if record.verdict not in VERDICTS:
                 raise Unfit(f"verdict is not {', '.join(VERDICTS[:-1])} or {VERDICTS[-1]}")
     except Unfit as error:
@@ -235,8 +237,11 @@ def run_of(path: Path, data: Any) -> Run:
     return Run(data["tool"], device, data["protocol"], tuple(records), data["created"])
 
 
+_Item = TypeVar("_Item")
+
+
 class Unfit(Exception):
-    """What is wrong with a field, in words."""
+    """A value of a file does not have the required form; the text says what is wrong."""
 
 
 _PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
@@ -245,7 +250,7 @@ _WORDS: dict[Any, str] = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     tuple: "a list of numbers", _TEXTS: "a list of texts", list: "a list", dict: "an object",
 }  # fmt: skip
-_NUMBERS_OR_NONE = NUMBERS | {type(None)}
+_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
 _LARGEST = sys.float_info.max
 
 
@@ -253,13 +258,14 @@ def _misfit(value: Any, kind: Any) -> str:
     return "missing" if value is None else f"not {_WORDS[kind]}"
 
 
-def values_of(kind: type, found: Any) -> list[Any]:
-    """The values of all fields, in their order. One that is not there is its default, or unknown;
-    one of a newer version with the same schema is left out."""
+def parse(kind: type[_Item], found: Any) -> _Item:
+    """Make a dataclass of plain fields from a JSON object. A missing field gets its default or
+    None; unknown fields, of a newer version, are ignored. Raises Unfit."""
     if type(found) is not dict:
         raise Unfit("it is not an object")
-    expected, values = _types(kind), _unsaid(kind).copy()
-    missing = _needed(kind) - found.keys()
+    key: Any = kind
+    expected, values = _types(key), dict(_defaults(key))
+    missing = _required(key) - found.keys()
     if missing:
         raise Unfit(f"{min(missing)} is missing")
     for name, value in found.items():
@@ -268,23 +274,23 @@ def values_of(kind: type, found: Any) -> list[Any]:
             continue
         if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
-        elif type(value) in NUMBERS and not -_LARGEST <= value <= _LARGEST:
+        elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
         elif type(value) is str and not value.isascii() and not _printable(value):
             raise Unfit(f"{name} holds half a character, which cannot be printed")
         values[name] = value
-    return list(values.values())
+    return kind(**values)
 
 
 @cache
-def _unsaid(kind: type) -> dict[str, Any]:
-    """All fields in their order, each with its default; others are None."""
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The defaults of all fields; None for a field without one."""
     return {f.name: None if f.default is MISSING else f.default for f in fields(kind)}
 
 
 @cache
-def _needed(kind: type) -> frozenset[str]:
-    """The fields that must be there: without a default, and nothing is not allowed."""
+def _required(kind: Any) -> frozenset[str]:
+    """The fields without a default that may not be None."""
     lacking = {f.name for f in fields(kind) if f.default is MISSING}
     return frozenset(name for name in lacking if type(None) not in _types(kind)[name])
 
@@ -298,12 +304,12 @@ def _finite(values: Mapping[str, Any]) -> bool:
 
 
 def _printable(text: str) -> bool:
-    """Whether it is Unicode: JSON can write one half of a surrogate pair without the other."""
+    """Whether a text is valid Unicode: JSON can hold half of a surrogate pair."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
 def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
-    """What JSON writes in another way: a tuple as a list, and a number perhaps as a whole one."""
+    """Convert a list to a tuple, and an integer to a float. Raises Unfit."""
     if types[0] in (tuple, _TEXTS) and value in (None, ()):
         return ()
     if types[0] == _TEXTS and type(value) is list and {str}.issuperset(map(type, value)):
@@ -312,7 +318,7 @@ def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
         return tuple(value)
     if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
         if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):
-            raise Unfit(f"{name} holds what is not a finite number")
+            raise Unfit(f"{name} holds a number that is not finite")
         return tuple(None if number is None else float(number) for number in value)
     if types[0] is float and type(value) is int:
         if not -_LARGEST <= value <= _LARGEST:
@@ -322,8 +328,8 @@ def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
 
 
 @cache
-def _types(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Names and types of a dataclass's fields, as they are annotated, in their order."""
+def _types(kind: Any) -> dict[str, tuple[Any, ...]]:
+    """The annotated types of a dataclass's fields."""
     hints = get_type_hints(kind)
     return {f.name: _alternatives(hints[f.name]) for f in fields(kind)}
 
@@ -335,9 +341,9 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
-    """The runs of these files. Of several, those that hold no records, such as what `reveal` and
-    `selftest` store, are left out, and that is said; none at all, and one that is damaged, is a
-    UsageError."""
+    """Load these files. Of several, files without records, such as those of `reveal` and
+    `selftest`, are left out with a message. Raises UsageError for a damaged file, and if none is
+    left."""
     found, others = {}, []
     for path in paths:
         data = read_json(path)

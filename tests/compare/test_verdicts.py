@@ -678,7 +678,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "block 0": (lambda d: d["records"][3].update(block=0), "block is 0"),
     "a round beyond all": (
         lambda d: d["records"][3].update(rounds_us=[10**400] * 9),
-        "record 4: rounds_us holds what is not a finite number",
+        "record 4: rounds_us holds a number that is not finite",
     ),
     "a round of nothing": (
         lambda d: d["records"][3]["rounds_us"].append(1e-300),

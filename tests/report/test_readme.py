@@ -100,13 +100,13 @@ def test_a_result_cannot_close_its_own_table(cudareduce: Call, tmp_path: Path, p
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("floors_us", [], "protocol: floors_us is not what tables are made of"),
-        ("floors_us", {"x": "1"}, "protocol: floors_us is not"),
-        ("remarks", True, "protocol: remarks is not"),
-        ("suite", ["bbuf"], "protocol: suite is not"),
+        ("floors_us", [], "protocol: floors_us has another form"),
+        ("floors_us", {"x": "1"}, "protocol: floors_us has another form"),
+        ("remarks", True, "protocol: remarks has another form"),
+        ("suite", ["bbuf"], "protocol: suite has another form"),
         ("suite", "nobodys", "there is no suite 'nobodys'"),
         ("suite", "bbuf", "the run is not of the suite bbuf as it is now: reproduce it again"),
-        ("profiler", {"a": 1}, "protocol: profiler is not"),
+        ("profiler", {"a": 1}, "protocol: profiler has another form"),
     ],
 )
 def test_a_run_that_makes_no_table(

@@ -63,7 +63,7 @@ def test_a_figure_that_could_not_be_written_again(
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data))
     code, _, err = cudareduce("compare", path, BEFORE)
-    assert (code, "protocol holds what is not a finite number" in err) == (2, True)
+    assert (code, "protocol holds a number that is not finite" in err) == (2, True)
 
 
 def test_places_that_cannot_be_written_are_found_at_once(tmp_path: Path) -> None:
