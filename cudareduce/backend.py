@@ -100,14 +100,13 @@ def build_all(backend: Backend, sources: Sequence[Source]) -> dict[str, Program]
 class Traits:
     """Properties of a backend that verification depends on.
 
-    `isolated`: kernels run in child processes, since a fault ends the process. `watches`: there is
-    a build that detects data races. `large`: sizes beyond 2^24 elements, and beyond 2^32 bytes, are
-    fast enough for every verification. `host_copies`: copies of an input in host memory. `lacks`:
-    hardware features that a kernel may require and that are missing.
+    `isolated`: kernels run in child processes, since a fault ends the process. `large`: sizes
+    beyond 2^24 elements, and beyond 2^32 bytes, are fast enough for every verification.
+    `host_copies`: copies of an input in host memory. `lacks`: hardware features that a kernel may
+    require and that are missing.
     """
 
     isolated: bool
-    watches: bool
     large: bool
     host_copies: int
     lacks: tuple[str, ...] = ()
@@ -308,9 +307,6 @@ class TimedBackend(Lane, Protocol):
 
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
         """Enqueue a copy of all of `source` to `offset` bytes into a buffer."""
-
-    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
-        """Enqueue a copy of a buffer's start to an array, which must not be read until then."""
 
     def reset_persisting(self) -> None:
         """Make persisting lines of the L2 ordinary ones."""

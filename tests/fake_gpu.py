@@ -61,7 +61,7 @@ PEAK_GB_S, WATTS = 4000.0, 600.0
 CALM = Conditions(1980.0, 3201.0, 300.0, 40.0, 0)
 #: A card whose memory is slow, so that small sizes take a time that grows with them.
 SLOW = DeviceInfo("Fake GPU", l2_bytes=2**20, peak_gb_s=PEAK_GB_S, cc="9.0")
-TRAITS = Traits(isolated=False, watches=False, large=False, host_copies=1)
+TRAITS = Traits(isolated=False, large=False, host_copies=1)
 _HUGE = 2**27
 _FLUSH_US, _EMPTY_US, _FILL_US = 110.0, 1.5, 1.5
 
@@ -302,10 +302,6 @@ class FakeGpu:
     def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
         """At a fiftieth of the rate of a kernel."""
         self.write(buffer, array)
-        self.clock += 50 * array.nbytes / self.bytes_per_us
-
-    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
-        ctypes.memmove(array.ctypes.data, _address(buffer), array.nbytes)
         self.clock += 50 * array.nbytes / self.bytes_per_us
 
     def follow(self, mark: float) -> None:

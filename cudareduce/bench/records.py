@@ -103,40 +103,20 @@ class Recorder:
         if plan is not None:
             n, rows = plan.problem.n, plan.problem.rows
         return Record(
-            kernel=case.kernel.id,
             op=reduction.op.name,
             map=reduction.map.expression if reduction.map else None,
             dtype=reduction.dtype.name,
             acc=reduction.acc.name,
             n=n,
             rows=rows,
-            block=case.block,
-            items=case.items,
-            grid=max((step.grid for step in plan.passes), default=0) if plan else None,
-            passes=len(plan.passes) if plan else None,
             backend=self.backend,
-            scope=case.kernel.scope,
             timing=settings.timings[0],
             region=settings.region,
             pattern=settings.pattern,
-            verdict=verdict.outcome,
-            reason=verdict.reason,
-            error=verdict.error,
-            bound=verdict.bound,
-            error_ulp=verdict.ulp,
-            pct_bound=100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
             condition=group.condition_numbers.get((n, rows)),
-            distinct=verdict.distinct,
-            launches=verdict.launches,
-            suite=case.suite,
-            name=case.name,
-            source_sha=case.kernel.sha,
             cubin_sha=group.shas.get(case),
-            cause=verdict.cause,
             sms=case.sms,
-            chosen=chosen_of(case.kernel),
-            conditions=verdict.conditions if verdict.outcome == "pass" else (),
-            **effort_of(verdict),
+            **case_fields(case, verdict, plan),
         )
 
     def _bytes(self, plan: Plan) -> tuple[int, int]:
@@ -176,6 +156,33 @@ class Recorder:
             same = case.suite, case.sms
             return next(other for other in known if (other.suite, other.sms) == same)
         return _find(known, self.registry.root(case.kernel).id, case.sms)
+
+
+def case_fields(case: Case, verdict: Verdict, plan: Plan | None) -> dict[str, Any]:
+    """The fields of a case, its verdict and the launches of its plan."""
+    return {
+        "kernel": case.kernel.id,
+        "block": case.block,
+        "items": case.items,
+        "grid": max((step.grid for step in plan.passes), default=0) if plan else None,
+        "passes": len(plan.passes) if plan else None,
+        "scope": case.kernel.scope,
+        "verdict": verdict.outcome,
+        "reason": verdict.reason,
+        "error": verdict.error,
+        "bound": verdict.bound,
+        "error_ulp": verdict.ulp,
+        "pct_bound": 100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
+        "distinct": verdict.distinct,
+        "launches": verdict.launches,
+        "suite": case.suite,
+        "name": case.name,
+        "source_sha": case.kernel.sha,
+        "cause": verdict.cause,
+        "chosen": chosen_of(case.kernel),
+        "conditions": verdict.conditions if verdict.outcome == "pass" else (),
+        **effort_of(verdict),
+    }
 
 
 def chosen_of(kernel: Kernel) -> str | None:

@@ -57,7 +57,7 @@ class CpuBackend:
 
     name: BackendName = "cpu"
     traits = Traits(
-        isolated=True, watches=True, large=False, host_copies=2,
+        isolated=True, large=False, host_copies=2,
         lacks=("tma", "cluster", "inline_ptx"),
     )  # fmt: skip
 

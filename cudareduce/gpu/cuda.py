@@ -124,7 +124,7 @@ class CudaBackend:
     poisons memory, for tools that watch it."""
 
     name: BackendName = "cuda"
-    traits = Traits(isolated=False, watches=False, large=True, host_copies=1)
+    traits = Traits(isolated=False, large=True, host_copies=1)
 
     def __init__(self, index: int = 0, *, cache: Path | None = None, bare: bool = False) -> None:
         self._bare = bare
@@ -287,9 +287,6 @@ class CudaBackend:
 
     def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
         self._driver.memcpy_htod_async(buffer.address, array, self.stream)
-
-    def copy_out(self, array: np.ndarray, buffer: Buffer) -> None:
-        self._driver.memcpy_dtoh_async(array, buffer.address, self.stream)
 
     def free(self, *buffers: Buffer) -> None:
         for buffer in buffers:

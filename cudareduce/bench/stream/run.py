@@ -17,7 +17,7 @@ import numpy as np
 from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.bench.cases import cases
 from cudareduce.bench.memory import why_too_large
-from cudareduce.bench.records import bandwidth, chosen_of, conditions_of, effort_of
+from cudareduce.bench.records import bandwidth, case_fields, conditions_of
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.pipeline import (
     BUFFERS,
@@ -608,19 +608,9 @@ def _records(
             **figures(_COPY),
         )  # fmt: skip
     for k, row in enumerate(rows):
-        case, verdict = row.case, row.verdict
         plan = row.plans[row.pieces[0].count] if row.prepared else None
-        passed = verdict.outcome == "pass"
         yield Record(
-            kernel=case.kernel.id, block=case.block, items=case.items,
-            grid=max((step.grid for step in plan.passes), default=0) if plan else None,
-            passes=len(plan.passes) if plan else None, scope=case.kernel.scope,
-            verdict=verdict.outcome, reason=verdict.reason, error=verdict.error,
-            bound=verdict.bound, error_ulp=verdict.ulp,
-            pct_bound=100 * (verdict.error or 0.0) / verdict.bound if verdict.bound else None,
-            distinct=verdict.distinct, launches=verdict.launches, suite=case.suite,
-            name=case.name, source_sha=case.kernel.sha, cause=verdict.cause,
-            chosen=chosen_of(case.kernel), conditions=verdict.conditions if passed else (),
-            way=row.mode, chunk_bytes=row.chunk * size if row.chunk else None,
-            **effort_of(verdict), **shared, **(figures(k) if passed else {}),
+            way=row.mode, chunk_bytes=row.chunk * size if row.chunk else None, **shared,
+            **case_fields(row.case, row.verdict, plan),
+            **(figures(k) if row.verdict.outcome == "pass" else {}),
         )  # fmt: skip
