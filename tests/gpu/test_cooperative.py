@@ -35,7 +35,7 @@ class Driver:
         return called
 
 
-def test_a_kernel_that_asks_for_its_grid_is_known() -> None:
+def test_a_kernel_that_waits_for_its_grid_is_detected() -> None:
     assert waits_for_grid("auto grid = cg::this_grid(); grid.sync();")
     assert waits_for_grid("auto grid = cg::this_grid(); of_ours(grid, 1);")
     assert waits_for_grid("void of_ours(cg::grid_group all) { all.sync(); } this_grid();")
@@ -64,7 +64,7 @@ def test_a_cooperative_grid_is_bounded() -> None:
     module.launcher(call(9, 1, cooperative=False), 0, sm_count=4)
 
 
-def test_what_the_driver_refuses_is_a_fault() -> None:
+def test_a_refusal_of_the_driver_is_a_fault() -> None:
     with pytest.raises(KernelFault, match="refuses cuModuleLoadData"):
         DriverModule(Driver(refused="cuModuleLoadData"), b"cubin", ["mine"])
     module = DriverModule(Driver(refused="cuLaunchCooperativeKernel"), b"cubin", ["mine"])

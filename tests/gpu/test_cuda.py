@@ -81,7 +81,9 @@ def test_float_sums_are_bit_equal_to_the_emulator(
     assert np.array_equal(on_gpu, on_cpu)
 
 
-def test_bench_prints_times_it_can_stand_by(cudareduce: Call, tmp_path: Path) -> None:
+def test_bench_times_have_intervals_and_stay_below_the_peak(
+    cudareduce: Call, tmp_path: Path
+) -> None:
     path = tmp_path / "run.json"
     code, out, err = cudareduce("bench", "fastcuda", "--n", "2^22", "--json", path, "--quiet")
     assert (code, err) == (0, "")
@@ -136,7 +138,7 @@ def test_out_of_memory_is_a_skip_row(cudareduce: Call, gpu: CudaBackend) -> None
     ],
     ids=["faults", "hangs", "wrong"],
 )  # fmt: skip
-def test_a_file_of_ones_own_cannot_take_the_run_with_it(
+def test_a_user_file_that_faults_or_hangs_does_not_end_the_run(
     cudareduce: Call, tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     mine = tmp_path / "mine.cu"
@@ -153,7 +155,7 @@ def test_a_file_of_ones_own_cannot_take_the_run_with_it(
     assert right["time_us"], (right["verdict"], right["reason"])
 
 
-def test_a_right_file_of_ones_own_is_timed(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_correct_user_file_is_timed(cudareduce: Call, tmp_path: Path) -> None:
     mine = tmp_path / "mine.cu"
     mine.write_text(MINE)
     code, out, _ = cudareduce("bench", mine, "--n", "2^20", "--format", "json", "--quiet")
@@ -161,7 +163,7 @@ def test_a_right_file_of_ones_own_is_timed(cudareduce: Call, tmp_path: Path) -> 
     assert read_result(out)["records"][0]["time_us"] > 0
 
 
-def test_what_nvcc_says_points_at_the_file(cudareduce: Call, tmp_path: Path) -> None:
+def test_errors_of_nvcc_name_the_line_in_the_file(cudareduce: Call, tmp_path: Path) -> None:
     mine = tmp_path / "mine.cu"
     mine.write_text(MINE.replace("Acc value = Op::identity();", "Acc value = nonsense;"))
     code, out, _ = cudareduce("bench", mine, "--n", 9, "--format", "json", "--quiet")

@@ -121,7 +121,7 @@ def test_without_nvcc(tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatc
         (None, "nvcc failed"),
     ],
 )
-def test_what_nvcc_says_of_a_text(
+def test_errors_of_nvcc_are_cut_to_ten_lines(
     tmp_path: Path, cuda: Cuda, stderr: str | bytes | None, said: str
 ) -> None:
     cuda.fails["text"] = CompileError("nvcc failed", stderr)
@@ -149,9 +149,7 @@ def test_results_come_in_the_order_of_the_sources(tmp_path: Path, cuda: Cuda) ->
     assert len(calls) == 4
 
 
-def test_what_is_compiled_is_loaded_again_and_not_compiled_again(
-    tmp_path: Path, cuda: Cuda
-) -> None:
+def test_a_compiled_text_is_loaded_again_without_compiling(tmp_path: Path, cuda: Cuda) -> None:
     """In another context, say: each time it is a module of its own."""
     modules = Modules(cuda, cuda, cache=tmp_path)
     one, other = (loaded(modules.build([source("text")])[0]) for _ in range(2))
@@ -180,7 +178,7 @@ def test_without_a_cache_nothing_is_left(cuda: Cuda) -> None:
     assert not Path(folder).exists()
 
 
-def test_what_was_kept_and_does_not_load_is_compiled_anew(
+def test_a_cached_cubin_that_does_not_load_is_compiled_again(
     tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = Modules(cuda, cuda, cache=tmp_path)
@@ -218,5 +216,5 @@ def test_constants_are_of_64_bits(tmp_path: Path, cuda: Cuda) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_gpu_runs_the_same_again_in_no_order_of_ours(quick: bool) -> None:
+def test_a_gpu_has_no_named_schedules(quick: bool) -> None:
     assert list(CudaBackend.ways(10, quick=quick)) == [""] * 10

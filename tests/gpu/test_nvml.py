@@ -56,7 +56,7 @@ def children(monkeypatch: pytest.MonkeyPatch, *pids: int | None) -> None:
     monkeypatch.setattr("cudareduce.gpu.nvml.active_children", lambda: alive)
 
 
-def test_it_reads_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor(monkeypatch, fake())
     assert found.read() == Conditions(1980, 1980, 312.5, 41, 5)
     assert found.read().throttled == ("power cap",)
@@ -88,7 +88,7 @@ def test_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not tell the state" in (shut.problem or "")
 
 
-def test_old_drivers_have_another_name_for_event_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_drivers_name_event_reasons_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     library = fake()
     library.nvmlDeviceGetCurrentClocksThrottleReasons = (
         library.nvmlDeviceGetCurrentClocksEventReasons
@@ -97,7 +97,7 @@ def test_old_drivers_have_another_name_for_event_reasons(monkeypatch: pytest.Mon
     assert monitor(monkeypatch, library).read().reasons == 5
 
 
-def test_in_a_container_processes_have_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_ids_of_the_host_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     library = fake()
     pids = [SimpleNamespace(pid=pid) for pid in (100001, 100002, 100003)]
     library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
@@ -109,7 +109,7 @@ def test_in_a_container_processes_have_other_numbers(monkeypatch: pytest.MonkeyP
     assert found.other_processes() == 0
 
 
-def test_children_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_are_not_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     library = fake()
     pids = [SimpleNamespace(pid=pid) for pid in (os.getpid(), 7, 17)]
     library.nvmlDeviceGetComputeRunningProcesses = lambda handle: pids
@@ -119,7 +119,7 @@ def test_children_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.other_processes() == 1
 
 
-def test_several_moments() -> None:
+def test_conditions_of_several_moments_are_medians() -> None:
     states = [Conditions(1980, None, 300, 40, 0), Conditions(1500, None, 500, 42, 0x8)]
     assert over(states) == Conditions(1740, None, 400, 41, 0x8)
     assert over([]) == Conditions()

@@ -51,7 +51,7 @@ class Library:
         return 0
 
 
-def test_it_is_found_until_it_is_freed() -> None:
+def test_pinned_memory_has_an_address_until_it_is_freed() -> None:
     library, array = Library(4096), np.zeros(4096, np.uint8)
     memory = PinnedMemory(library, array)
     assert int(memory) == array.ctypes.data + 16
@@ -60,13 +60,13 @@ def test_it_is_found_until_it_is_freed() -> None:
     assert not library.kept
 
 
-def test_more_than_the_driver_keeps_is_told() -> None:
+def test_memory_that_cannot_be_pinned_is_out_of_memory() -> None:
     with pytest.raises(OutOfMemory, match=r"no 0\.00 GiB .*2: out of memory\): give a smaller --n"):
         PinnedMemory(Library(10), np.zeros(4096, np.uint8))
 
 
 @pytest.mark.gpu
-def test_a_gpu_copies_from_it_and_to_it() -> None:
+def test_a_gpu_copies_from_and_to_pinned_memory() -> None:
     array = np.arange(2**20, dtype=np.uint8)
     with open_backend(BackendSpec("cuda")) as opened:
         backend = cast(TimedBackend, opened)

@@ -38,12 +38,12 @@ def launch(gpu: FakeGpu, us: float) -> Callable[[], None]:
 
 @pytest.mark.parametrize("us", [5.0, 60.0, 250_000.0])
 @pytest.mark.parametrize("every_us", [20_000.0, 100_000.0])
-def test_power_times_time(gpu: FakeGpu, us: float, every_us: float) -> None:
+def test_energy_is_power_times_time(gpu: FakeGpu, us: float, every_us: float) -> None:
     found = joules(DeviceTimer(gpu), launch(gpu, us), us, counter(gpu, 650.0, every_us))
     assert found == pytest.approx(650 * us / 1e6, rel=0.02)
 
 
-def test_what_comes_first_does_not_count(gpu: FakeGpu) -> None:
+def test_the_power_of_the_first_moment_does_not_count(gpu: FakeGpu) -> None:
     """A GPU that was idle before takes less in the first moment."""
     jumped = 650.0 * 0.2e6
 
@@ -56,7 +56,7 @@ def test_what_comes_first_does_not_count(gpu: FakeGpu) -> None:
     assert found == pytest.approx(650 * 50 / 1e6, rel=0.02)
 
 
-def test_none_where_nobody_counts_or_too_seldom(gpu: FakeGpu) -> None:
+def test_without_a_counter_or_with_rare_updates_there_is_no_energy(gpu: FakeGpu) -> None:
     timer, run = DeviceTimer(gpu), launch(gpu, 50.0)
     assert joules(timer, run, 50.0, lambda: None) is None
     assert gpu.clock == 0

@@ -150,7 +150,7 @@ def test_a_batch_never_fills_the_queue_behind_the_gate() -> None:
     assert Method(cold=False).batch(0.1) == 64
 
 
-def test_what_stands_alone_is_not_batched() -> None:
+def test_entrants_in_alone_are_not_batched() -> None:
     timer = Replay()
     into = measure(always(timer, {"A": timer.run("A", 1)}), 1, Method(cold=False), alone=("A",))
     assert into.timings["A"].batch == 1
@@ -242,7 +242,7 @@ def test_a_round_without_a_sample_does_not_shift_the_pairs() -> None:
     assert paired(into.timings["A"].by_round, into.timings["B"].by_round) == [1.125, 1.125]
 
 
-def test_interrupted_rounds_leave_whole_ones() -> None:
+def test_ctrl_c_between_rounds_keeps_the_complete_ones() -> None:
     timer = Replay()
     rounds = iter(range(10))
 
@@ -256,7 +256,7 @@ def test_interrupted_rounds_leave_whole_ones() -> None:
     assert len(into.timings["A"].medians_us) == 3
 
 
-def test_an_interrupt_within_a_round_leaves_those_before() -> None:
+def test_ctrl_c_within_a_round_keeps_the_rounds_before() -> None:
     timer = Replay()
 
     def kernel() -> None:
@@ -269,11 +269,11 @@ def test_an_interrupt_within_a_round_leaves_those_before() -> None:
     assert (into.rounds, into.timings["A"].by_round) == (2, (5000.0, 5000.0))
 
 
-def test_what_was_measured_to_its_end_was_not_interrupted() -> None:
+def test_a_complete_measurement_is_not_interrupted() -> None:
     assert not measured(Replay(), {"A": 9000}, 2).interrupted
 
 
-def test_a_deadline_leaves_whole_rounds() -> None:
+def test_a_deadline_keeps_the_complete_rounds() -> None:
     timer = Replay()
     deadline = Deadline(2.0, lambda: timer.spent_s)
     into = measure(always(timer, {"A": timer.run("A", 200_000)}), 9, deadline=deadline)
@@ -283,7 +283,7 @@ def test_a_deadline_leaves_whole_rounds() -> None:
 
 
 @pytest.mark.parametrize("left_s", range(1, 8))
-def test_a_deadline_leaves_whole_rounds_wherever_it_falls(left_s: int) -> None:
+def test_a_deadline_within_a_round_or_warm_up_keeps_the_complete_rounds(left_s: int) -> None:
     """In half a round or while a new context is warmed up: the third round takes ten times as long
     as those before, which nobody could know."""
 
@@ -334,7 +334,7 @@ def test_a_throttled_round_is_repeated_and_forgotten() -> None:
     assert all(not state.throttled for state in into.conditions)
 
 
-def test_a_card_that_is_always_throttled_ends_too_and_says_so() -> None:
+def test_rounds_of_a_card_that_is_always_throttled_are_kept() -> None:
     into = measured(Replay(states=[HOT]), {"A": 400_000}, 7)
     assert (into.rounds, into.repeated) == (7, 3)
     assert into.conditions[0].throttled == ("software thermal slowdown",)
@@ -356,7 +356,7 @@ def test_warming_up_ends_when_times_and_clock_are_steady() -> None:
     assert timer.clock > 50_000 * len(clocks) * 0.9
 
 
-def test_warming_up_ends_at_three_seconds_and_says_that_nothing_came_to_rest() -> None:
+def test_warming_up_ends_after_three_seconds_without_steady_times() -> None:
     timer = Replay()
     calls = iter(range(10**6))
 
@@ -367,18 +367,18 @@ def test_warming_up_ends_at_three_seconds_and_says_that_nothing_came_to_rest() -
     assert timer.clock < 3.5e6
 
 
-def test_one_launch_longer_than_the_warm_up_may_come_to_rest() -> None:
+def test_a_launch_longer_than_the_warm_up_may_be_steady() -> None:
     timer = Replay()
     assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline()).steady
     assert timer.log.count("A") == 2
 
 
-def test_a_warm_up_that_was_cut_says_nothing_of_rest() -> None:
+def test_a_warm_up_cut_by_the_deadline_counts_as_steady() -> None:
     timer = Replay()
     assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline(1.0, lambda: timer.spent_s)).steady
 
 
-def test_what_is_short_from_a_warm_cache_is_batched_there() -> None:
+def test_a_kernel_that_is_short_only_when_warm_is_batched_when_warm() -> None:
     timer = Replay()
     cold = False
 
@@ -397,7 +397,7 @@ def test_what_is_short_from_a_warm_cache_is_batched_there() -> None:
         assert (into.timings["A"].batch, into.timings["A"].median_us) == (batch, us)
 
 
-def test_either_clock_that_moves_is_told() -> None:
+def test_a_remark_names_the_clock_that_moved() -> None:
     for moved, told in (
         (Conditions(1500, 3201, 300, 40, 0x1), "the SM clock moved between 1500 and 1980 MHz"),
         (Conditions(1980, 1600, 300, 40, 0x1), "the memory clock moved between 1600 and 3201 MHz"),
@@ -406,7 +406,7 @@ def test_either_clock_that_moves_is_told() -> None:
         assert [text.partition(" from ")[0] for text in remarks(into, None)] == [told]
 
 
-def test_the_interval_is_the_order_of_rounds() -> None:
+def test_an_interval_is_two_order_statistics() -> None:
     assert interval([5, 1, 9, 3, 7, 2, 8, 4, 6]) == (2, 8)
     assert interval([3, 1, 2, 6, 5, 4]) == (1, 6)
     assert interval([1, 2, 3, 4, 5]) is None

@@ -37,7 +37,7 @@ def timer(log: list[str]) -> DeviceTimer:
     return DeviceTimer(made)
 
 
-def test_the_cache_is_displaced_by_reading_behind_a_chance_number_of_launches(
+def test_a_flush_is_a_read_after_a_random_number_of_launches(
     timer: DeviceTimer, log: list[str]
 ) -> None:
     assert timer.flush_buffer.nbytes == FLUSH_BYTES
@@ -53,7 +53,7 @@ def test_the_cache_is_displaced_by_reading_behind_a_chance_number_of_launches(
 
 
 @pytest.mark.parametrize("launches", [1, 2, 3, 8, 9])
-def test_in_step_each_sample_begins_one_place_further_on(
+def test_in_step_each_sample_begins_one_ring_position_further(
     timer: DeviceTimer, log: list[str], launches: int
 ) -> None:
     stepping = timer.in_step(launches)
@@ -110,7 +110,7 @@ class Device:
     ("said", "becomes"),
     [(Refused("prohibited"), EnvironmentProblem), (NoMemory("out"), OutOfMemory)],
 )
-def test_a_context_that_cannot_be_had_is_told_in_words(
+def test_a_refused_context_is_an_environment_or_memory_problem(
     monkeypatch: pytest.MonkeyPatch, said: Exception, becomes: type[CudareduceError]
 ) -> None:
     pycuda = SimpleNamespace(

@@ -1,5 +1,4 @@
-"""Arrays streamed at the command line: on the emulator for their answers, on a GPU that is none for
-what is made of times."""
+"""Streamed arrays on the command line: results on the emulator, times on a fake GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return read_result(path.read_text())["records"]  # type: ignore[no-any-return]
 
 
-def test_each_way_gives_the_right_answer(cudareduce: Call, tmp_path: Path) -> None:
+def test_each_transfer_mode_gives_the_right_result(cudareduce: Call, tmp_path: Path) -> None:
     stored = tmp_path / "run.json"
     code, out, _ = cudareduce("bench", V7, *SMALL, *CPU, "--json", stored)
     assert code == 0, out
@@ -52,7 +51,9 @@ def test_each_way_gives_the_right_answer(cudareduce: Call, tmp_path: Path) -> No
     assert "from the host's memory" in out
 
 
-def test_a_file_is_streamed_as_it_is(cudareduce: Call, tmp_path: Path, numbers: Path) -> None:
+def test_an_array_of_several_dimensions_is_one_row(
+    cudareduce: Call, tmp_path: Path, numbers: Path
+) -> None:
     stored = tmp_path / "run.json"
     code, out, err = cudareduce(
         "verify", V7, "--from", numbers, "--chunk", "4096", *CPU[:2], "--json", stored
@@ -88,14 +89,16 @@ def test_without_a_size_lengths_around_a_chunk_are_tried(cudareduce: Call, tmp_p
         (("--peers", "cub"), "leave out --peers"),
     ],
 )
-def test_what_does_not_go_together(cudareduce: Call, options: tuple[str, ...], said: str) -> None:
+def test_unsupported_options_are_refused(
+    cudareduce: Call, options: tuple[str, ...], said: str
+) -> None:
     code, _, err = cudareduce("bench", V7, "--n", "1001", "--from", "host", *options, *CPU)
     assert code == 2
     assert said in err
 
 
 @pytest.mark.parametrize(("op", "value", "n"), [("sum", 3e38, 5000), ("prod", 3.0, 200)])
-def test_what_leaves_the_range_of_a_type_is_not_judged(
+def test_a_result_beyond_the_range_of_its_type_is_not_judged(
     cudareduce: Call, tmp_path: Path, op: str, value: float, n: int
 ) -> None:
     file = tmp_path / "x.npy"
@@ -106,10 +109,16 @@ def test_what_leaves_the_range_of_a_type_is_not_judged(
     assert "Warning" not in err
 
 
-def test_a_file_is_not_made_longer(cudareduce: Call, numbers: Path) -> None:
-    code, _, err = cudareduce("bench", V7, "--from", numbers, "--chunk", "1Gi", *CPU)
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("--chunk", "1Gi", "give a smaller one"), ("--dtype", "int32", "holds float32; leave it out")],
+)
+def test_a_file_has_its_own_length_and_type(
+    cudareduce: Call, numbers: Path, option: str, value: str, message: str
+) -> None:
+    code, _, err = cudareduce("bench", V7, "--from", numbers, option, value, *CPU)
     assert code == 2
-    assert "give a smaller one" in err
+    assert message in err
     assert "--n" not in err
 
 
@@ -123,19 +132,13 @@ def test_the_array_is_not_written_over(cudareduce: Call, numbers: Path, command:
 
 
 @pytest.mark.slow
-def test_reading_a_file_keeps_to_the_time(cudareduce: Call, tmp_path: Path) -> None:
+def test_reading_a_file_ends_at_the_time_limit(cudareduce: Call, tmp_path: Path) -> None:
     given, stored = tmp_path / "large.npy", tmp_path / "run.json"
     np.lib.format.open_memmap(given, "w+", np.float32, (2**33,))  # holes, which take no room
     code, out, _ = cudareduce("verify", V7, "--from", given, "--max-time", "3", *CPU, "--json",
                               stored)  # fmt: skip
     assert code == 4, out
     assert all("--max-time 3 s was spent" in r["reason"] for r in records(stored))
-
-
-def test_a_file_has_a_type_of_its_own(cudareduce: Call, numbers: Path) -> None:
-    code, _, err = cudareduce("bench", V7, "--from", numbers, "--dtype", "int32", *CPU)
-    assert code == 2
-    assert "holds float32; leave it out" in err
 
 
 @pytest.mark.parametrize(
@@ -146,7 +149,7 @@ def test_a_file_has_a_type_of_its_own(cudareduce: Call, numbers: Path) -> None:
         (("reduce_warp_registers",), ("--n", "2^16"), "an answer for each row"),
     ],
 )
-def test_what_cannot_be_folded_is_a_skip(
+def test_results_that_cannot_be_folded_are_skipped(
     cudareduce: Call, names: tuple[str, ...], options: tuple[str, ...], said: str
 ) -> None:
     code, out, _ = cudareduce("bench", *names, *SMALL, *options, *CPU)
@@ -154,7 +157,7 @@ def test_what_cannot_be_folded_is_a_skip(
     assert said in out.replace("\n", " ")
 
 
-def test_more_than_the_host_has_is_a_skip(
+def test_an_array_larger_than_host_memory_is_skipped(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cudareduce.bench.memory.available_bytes", lambda: 10**5)
@@ -163,7 +166,7 @@ def test_more_than_the_host_has_is_a_skip(
     assert "GiB of host memory" in out
 
 
-def test_without_room_for_a_second_array_there_is_no_pageable_one(
+def test_without_memory_for_a_second_array_pageable_is_skipped(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "why_too_large", lambda nbytes: "no" if nbytes > 2e5 else None)
@@ -173,7 +176,7 @@ def test_without_room_for_a_second_array_there_is_no_pageable_one(
 
 
 @pytest.mark.parametrize("what", ["lost", "twice", "shifted"])
-def test_a_piece_that_goes_wrong_is_told(
+def test_a_failure_names_the_wrong_piece(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """With a copy that is left out a kernel reads what lay in the buffer before."""
@@ -194,14 +197,14 @@ def test_a_piece_that_goes_wrong_is_told(
     assert "elements 16384 to 20479, piece 5 of 8: got" in out.replace("\n", " ")
 
 
-def test_a_fold_that_is_left_out_is_told(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_fold_is_wrong(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline.Streamed, "fold", lambda streamed: None)
     code, out, _ = cudareduce("verify", V7, *SMALL, *CPU)
     assert code == 3
     assert "WRONG: got nan" in out
 
 
-def test_a_kernel_that_faults_leaves_the_others(
+def test_a_fault_in_one_mode_does_not_stop_the_others(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right_run = pipeline.Mapped.run
@@ -218,7 +221,7 @@ def test_a_kernel_that_faults_leaves_the_others(
 
 
 @pytest.mark.long
-def test_times_are_shares_of_copying_alone(
+def test_times_are_compared_with_copying_alone(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: Path
 ) -> None:
     stored = tmp_path / "run.json"
@@ -258,7 +261,7 @@ def test_slower_copies_are_found(
     assert "SLOWER   copying" in out
 
 
-def test_a_kernel_that_cannot_read_mapped_memory_is_left_out(
+def test_a_kernel_that_cannot_read_mapped_memory_is_skipped(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "why_not_mapped", lambda *more: "does not read it")
@@ -268,9 +271,7 @@ def test_a_kernel_that_cannot_read_mapped_memory_is_left_out(
     assert f"{V7} mapped: skipped, does not read it" in out
 
 
-def test_what_ctrl_c_came_before_has_no_verdict(
-    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_after_ctrl_c_are_skipped(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(way: Any) -> Any:
         raise KeyboardInterrupt
 

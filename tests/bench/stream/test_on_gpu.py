@@ -25,7 +25,7 @@ def gpu() -> Iterator[CudaBackend]:
         yield backend
 
 
-def test_a_copy_waits_for_another_lane_and_the_host_for_it(gpu: CudaBackend) -> None:
+def test_a_stream_waits_for_another_and_the_host_for_it(gpu: CudaBackend) -> None:
     place = pages(64 * MIB)
     place[:] = np.arange(len(place), dtype=np.uint8)
     given, buffer = gpu.pin(place), gpu.allocate(len(place))
@@ -40,7 +40,7 @@ def test_a_copy_waits_for_another_lane_and_the_host_for_it(gpu: CudaBackend) -> 
     gpu.free(given, buffer)
 
 
-def test_the_device_finds_pinned_memory(gpu: CudaBackend) -> None:
+def test_the_device_reads_pinned_memory(gpu: CudaBackend) -> None:
     place = pages(MIB)
     given = gpu.pin(place)
     place[:] = 7
@@ -51,7 +51,7 @@ def test_the_device_finds_pinned_memory(gpu: CudaBackend) -> None:
     gpu.free(again)
 
 
-def test_most_of_copying_alone_is_reached(cudareduce: Call, tmp_path: Path) -> None:
+def test_streaming_reaches_most_of_the_rate_of_copying(cudareduce: Call, tmp_path: Path) -> None:
     stored = tmp_path / "run.json"
     code, out, _ = cudareduce(
         "bench", "auto", "--from", "host", "--n", "2^28", "--chunk", "16Mi,64Mi", "--json", stored

@@ -30,5 +30,5 @@ def test_the_last_chunk_is_halved() -> None:
     assert counts == [256, 256, 256, 128, 64, 32, 16, 8, 8]
 
 
-def test_a_buffer_is_used_again_after_all_others() -> None:
+def test_buffers_are_used_in_turn() -> None:
     assert [p.buffer for p in schedule(7, 1, 4)] == [k % BUFFERS for k in range(7)]
