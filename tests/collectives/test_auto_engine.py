@@ -32,7 +32,7 @@ MEASURED = {
 
 
 @pytest.mark.parametrize("n", MEASURED)
-def test_it_takes_the_fastest_of_those_that_were_measured(n: int) -> None:
+def test_auto_takes_the_fastest_measured_kernel(n: int) -> None:
     known = ("packets", "one_shot", "two_shot")
     assert fastest_kernel("all-reduce", known, 2, n, 4) == min(
         MEASURED[n], key=MEASURED[n].__getitem__
@@ -40,7 +40,7 @@ def test_it_takes_the_fastest_of_those_that_were_measured(n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
-def test_it_takes_the_fastest_of_a_stored_result(name: str) -> None:
+def test_auto_takes_the_fastest_kernel_of_a_stored_run(name: str) -> None:
     """Or one that is as fast within what two measurements of one kernel may differ by."""
     measured: dict[int, dict[str, float]] = {}
     for r in load(RESULTS / f"ranks-{name}.json").records:
@@ -56,7 +56,7 @@ def taken(ranks: int, n: int, size: int = 4) -> str:
     return fastest_kernel("all-reduce", KNOWN, ranks, n, size)
 
 
-def test_more_ranks_take_two_shots_sooner() -> None:
+def test_more_ranks_take_two_shot_at_smaller_sizes() -> None:
     """What a one-shot sends grows with the ranks, what two shots send hardly does."""
     from_here = [
         next(n for n in range(2**8, 2**20, 2**8) if taken(ranks, n) == "two_shot")
@@ -66,13 +66,13 @@ def test_more_ranks_take_two_shots_sooner() -> None:
     assert taken(8, 2**10) == "packets"
 
 
-def test_values_shorter_than_a_packet_take_as_much_mail() -> None:
+def test_small_types_take_a_whole_slot_of_the_mail() -> None:
     assert taken(8, 2**14) == taken(8, 2**13, 8) == "packets"
     assert taken(8, 2**15) != "packets"
     assert taken(8, 2**15, 1) != "packets"
 
 
-def test_there_is_always_one() -> None:
+def test_auto_knows_all_kernels_of_the_package() -> None:
     """The package's kernels of a collective: with known costs, or alone."""
     for name in ("all-reduce", "reduce-scatter", "reduce"):
         kernels = kernels_of(load_kernels(), name)
@@ -94,13 +94,13 @@ def notes(*records: Record) -> tuple[str, ...]:
     return section.notes
 
 
-def test_a_record_says_which() -> None:
+def test_a_record_names_the_chosen_kernel() -> None:
     assert record_choice(record("peer:auto", 6.0), KNOWN).chosen == "peer:packets"
     assert record_choice(record("peer:packets", 6.0), KNOWN).chosen is None
     assert "peer:auto took peer:packets" in notes(record("peer:auto", 6.0))
 
 
-def test_a_table_says_which_was_fastest() -> None:
+def test_a_table_names_the_fastest_kernel() -> None:
     one, two = record("peer:packets", 6.0), record("peer:one_shot", 9.5)
     assert "fastest at this size: peer:packets" in notes(two, one, record("peer:auto", 5.9))
     nccl = record("nccl", 9.0)

@@ -22,7 +22,7 @@ each = pytest.mark.parametrize("kernel", EXCHANGES.values(), ids=lambda kernel: 
 
 
 @each
-def test_each_is_a_step_that_is_told(kernel: ExchangeKernel) -> None:
+def test_front_matter_describes_each_kernel(kernel: ExchangeKernel) -> None:
     assert kernel.title and kernel.change and kernel.expect
     assert kernel.after is None or kernel.after in EXCHANGES
     assert (
@@ -32,19 +32,19 @@ def test_each_is_a_step_that_is_told(kernel: ExchangeKernel) -> None:
     assert max(map(len, kernel.text.splitlines())) <= 120
 
 
-def test_each_collective_has_one_that_is_right() -> None:
+def test_each_collective_has_a_correct_kernel() -> None:
     right = {kernel.collective for kernel in EXCHANGES.values() if kernel.wrong is None}
     assert right == set(COLLECTIVES)
 
 
-def test_they_are_no_reductions_of_one_gpu() -> None:
+def test_exchange_kernels_are_not_in_the_registry() -> None:
     assert not EXCHANGES.keys() & load_registry().kernels.keys()
 
 
 @pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc was not found")
 @each
-def test_nvcc_takes_them(kernel: ExchangeKernel, tmp_path: Path) -> None:
+def test_nvcc_compiles_each_kernel(kernel: ExchangeKernel, tmp_path: Path) -> None:
     assert NVCC is not None
     file = tmp_path / "k.cu"
     file.write_text(source(kernel, reduction_of("sum", "float32"), ranks=4).text)
@@ -67,7 +67,7 @@ def test_nvcc_takes_them(kernel: ExchangeKernel, tmp_path: Path) -> None:
          "collective: one of all-reduce, reduce-scatter, reduce"),
     ],
 )  # fmt: skip
-def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> None:
+def test_incomplete_front_matter_is_a_usage_error(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "x.cu").write_text(text)
     with pytest.raises(UsageError) as caught:
         load_kernels([tmp_path])
@@ -87,14 +87,14 @@ def test_headers_that_say_too_little(text: str, words: str, tmp_path: Path) -> N
         ('block = 64\nblocks = 1\nmail = "shares"', "blocks: half of those"),
     ],
 )
-def test_headers_that_say_what_cannot_be(line: str, words: str, tmp_path: Path) -> None:
+def test_an_impossible_value_is_a_usage_error(line: str, words: str, tmp_path: Path) -> None:
     text = EXCHANGES["all_reduce_one_shot"].text.replace("block      = 512", line)
     (tmp_path / "x.cu").write_text(text)
     with pytest.raises(UsageError, match=words):
         load_kernels([tmp_path])
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_a_pipe_is_no_kernel(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.cu")
     with pytest.raises(UsageError, match="a device or a pipe"):
         load_kernels([tmp_path])

@@ -100,7 +100,7 @@ def copy(old: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_the_same_is_the_same(
+def test_two_copies_of_nccl_are_the_same(
     copy: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = ("all-reduce", "reduce-scatter")
@@ -112,7 +112,7 @@ def test_the_same_is_the_same(
 
 
 @pytest.mark.slow
-def test_what_is_slower_is_found_and_confirmed(
+def test_a_slower_nccl_is_found_and_confirmed(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slower = nccls.compiled(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
@@ -128,7 +128,7 @@ def test_what_is_slower_is_found_and_confirmed(
     assert "FASTER" in capsys.readouterr().out
 
 
-def test_what_is_wrong_is_told(
+def test_a_wrong_nccl_is_found(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = nccls.compiled(folder, "wrong", "LEAVES_OUT")
@@ -137,7 +137,9 @@ def test_what_is_wrong_is_told(
 
 
 @pytest.mark.long
-def test_what_begins_nowhere_is_an_error(folder: Path, request_of: Requested, check: Check) -> None:
+def test_an_nccl_that_does_not_start_is_an_error(
+    folder: Path, request_of: Requested, check: Check
+) -> None:
     broken = nccls.compiled(folder, "broken", "NO_COMMUNICATOR")
     with pytest.raises(EnvironmentProblem, match="nothing was compared"):
         check(request_of(broken), replace_all)
@@ -150,7 +152,7 @@ def replace_all(run: Run) -> Run:
     return replace(run, records=tuple(replace(gone, engine=r.engine) for r in run.records))
 
 
-def test_what_ranks_are_started_with(
+def test_ranks_are_started_with_both_files(
     old: Path, copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words that `collective` understands; and ranks that end with an error leave nothing."""
@@ -201,7 +203,7 @@ def test_the_command_line(
 
 
 @pytest.mark.long
-def test_where_it_cannot_be_run(
+def test_a_missing_gpu_and_a_launcher_are_errors(
     copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(EnvironmentProblem, match="takes two GPUs of one host, and the driver"):
@@ -241,7 +243,7 @@ def cub(
 
 
 @pytest.mark.long
-def test_cub_that_is_the_same(cub: Call, tmp_path: Path) -> None:
+def test_two_copies_of_cub_are_the_same(cub: Call, tmp_path: Path) -> None:
     """Each tree's headers are compiled, and the new version's records are stored."""
     stored = tmp_path / "now.json"
     code, out, err = cub((CUB_3_4,), (CUB_3_6,), "--json", stored)
@@ -257,7 +259,7 @@ def test_cub_that_is_the_same(cub: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_cub_that_is_slower_faster_or_wrong(cub: Call) -> None:
+def test_a_slower_faster_or_wrong_cub_is_found(cub: Call) -> None:
     """Versions of one number, of which a tree was changed, are told apart as well."""
     slower, faster = "#define COST_US 110.0", "#define COST_US 90.0"
     code, out, err = cub((CUB_3_4,), (CUB_3_4, slower), "--format", "json")
@@ -273,7 +275,7 @@ def test_cub_that_is_slower_faster_or_wrong(cub: Call) -> None:
 
 
 @pytest.mark.long
-def test_cub_that_cannot_be_compared(cub: Call) -> None:
+def test_a_cub_that_does_not_compile_is_an_error(cub: Call) -> None:
     code, out, err = cub((CUB_3_4,), (CUB_3_6, "#error broken"))
     assert code == 2
     assert "sum of float32 does not compile: " in err

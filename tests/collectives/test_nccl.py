@@ -88,7 +88,7 @@ def test_collectives_operators_and_types(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_what_is_not_tried_says_why(asked: Asked) -> None:
+def test_a_skipped_library_says_why(asked: Asked) -> None:
     found = together(replace(asked, engines=("nccl-symm", "torch"), tried=(
         ("all-reduce", "max", "float32"), ("all-reduce", "sum", "float64"),
         ("reduce", "sum", "float16"), ("all-reduce", "prod", "uint32"),
@@ -103,7 +103,7 @@ def test_what_is_not_tried_says_why(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_torch_on_tensors_that_are_windows(asked: Asked, nccl: Path) -> None:
+def test_torch_works_on_windows(asked: Asked, nccl: Path) -> None:
     tried = [
         (collective, op, dtype) for collective in COLLECTIVES
         for op, dtype in (("sum", "bfloat16"), ("max", "float32"), ("prod", "int8"))
@@ -120,7 +120,9 @@ def test_torch_on_tensors_that_are_windows(asked: Asked, nccl: Path) -> None:
     assert {r.engine: r.verdict for r in together(both)} == {"torch": "fail", "nccl": "pass"}
 
 
-def test_what_is_no_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_nccl_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = tmp_path / "text.so"
     text.write_text("no library")
     other = tmp_path / "other.so"
@@ -155,7 +157,7 @@ def test_multicast_is_off_unless_the_user_says(nccl: Path, monkeypatch: pytest.M
     assert os.environ["NCCL_NVLS_ENABLE"] == "1"
 
 
-def test_nccl_is_among_the_engines_where_there_are_times(
+def test_nccl_is_an_engine_by_default_if_times_are_measured(
     monkeypatch: pytest.MonkeyPatch, nccl: Path
 ) -> None:
     def asked(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
@@ -182,7 +184,7 @@ def test_nccl_is_among_the_engines_where_there_are_times(
     )  # fmt: skip
 
 
-def test_versions_as_words() -> None:
+def test_version_codes_become_text() -> None:
     assert [version_text(code) for code in (2708, 21003, 22809, 23203)] == [
         "2.7.8", "2.10.3", "2.28.9", "2.32.3",
     ]  # fmt: skip
@@ -198,7 +200,7 @@ def library(folder: Path, body: str) -> Path:
     return path
 
 
-def test_the_version(tmp_path: Path) -> None:
+def test_the_version_of_a_file(tmp_path: Path) -> None:
     assert version_in(compiled(tmp_path, "sound", "VERSION=22703")) == "2.27.3"
 
 
@@ -212,7 +214,7 @@ def test_the_version(tmp_path: Path) -> None:
         ("", "is no NCCL, as it has no ncclGetVersion"),
     ],
 )
-def test_what_ends_or_holds_who_loads_it(
+def test_a_file_that_crashes_or_hangs_is_a_usage_error(
     tmp_path: Path, body: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -107,7 +107,7 @@ def _one(rank: int, folder: Path) -> dict[str, list[Batch]]:
         return found
 
 
-def test_a_late_rank_is_no_part_of_the_time_and_shows_as_skew(tmp_path: Path) -> None:
+def test_a_late_rank_is_skew_and_not_time(tmp_path: Path) -> None:
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         found, _ = pool.map(_one, range(2), [tmp_path] * 2)
     us = {name: median(us for b in some for us in b.times_us) for name, some in found.items()}

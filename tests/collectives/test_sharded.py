@@ -103,21 +103,21 @@ EDITS = {
     "name",
     [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
 )
-def test_faults_of_the_exchange_are_told(name: str, folder: Path) -> None:
+def test_a_fault_of_the_exchange_is_found(name: str, folder: Path) -> None:
     records = together(folder, edit=EDITS[name])
     verdicts = {r.engine: r.verdict for r in records}
     assert verdicts["peer:fused"] == "fail", records
     assert verdicts["host"] == "pass"
 
 
-def test_places_are_those_in_the_array(folder: Path) -> None:
+def test_an_index_in_the_shard_is_found(folder: Path) -> None:
     edit = ("partial.index += begin;", "partial.index += 0;")
     verdicts = {r.engine: r.verdict for r in together(folder, edit=edit, op="argmax")}
     assert set(verdicts.values()) == {"fail"}
 
 
 @pytest.mark.slow
-def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
+def test_records_have_the_time_of_the_shards_alone(folder: Path) -> None:
     records = {r.engine: r for r in together(folder, timed=True)}
     assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
     absent = records.pop("nccl")
@@ -137,7 +137,7 @@ def test_times_stand_beside_those_of_the_shares_alone(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["sum", "max"])
-def test_nccl_stands_beside(op: str, folder: Path) -> None:
+def test_nccl_combines_partial_results(op: str, folder: Path) -> None:
     library = compiled(folder, "libnccl")
     records = {r.engine: r for r in together(folder, timed=True, nccl=library, op=op)}
     nccl = records["nccl"]
@@ -146,7 +146,7 @@ def test_nccl_stands_beside(op: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
+def test_an_nccl_that_leaves_a_rank_out_is_found(folder: Path) -> None:
     library = compiled(folder, "libnccl", "LEAVES_OUT")
     records = {r.engine: r for r in together(folder, timed=True, nccl=library)}
     assert {e: r.verdict for e, r in records.items()} == {
@@ -168,7 +168,7 @@ def test_an_nccl_that_leaves_a_rank_out_is_told(folder: Path) -> None:
         ("reduce_chunks", "mean"),
     ],
 )
-def test_nvcc_takes_them(kernel: str, op: str, tmp_path: Path) -> None:
+def test_nvcc_compiles_the_kernels_of_a_plan(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
     sources, why_not_fused = sharded.kernel_sources(case, case.plan(2**20), ranks=4)

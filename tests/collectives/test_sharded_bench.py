@@ -42,7 +42,7 @@ def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "op", ["max", *(pytest.param(op, marks=pytest.mark.slow) for op in ("mean", "prod", "argmin"))]
 )
-def test_operators(ranks: Ranks, op: str) -> None:
+def test_operators_are_right(ranks: Ranks, op: str) -> None:
     code, out, err = ranks("bench", "auto", "--gpus", 3, "--n", 3001, "--op", op, "--dtype",
                            "float16,int32", "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, out + err
@@ -51,7 +51,7 @@ def test_operators(ranks: Ranks, op: str) -> None:
 
 
 @pytest.mark.slow
-def test_all_operators(ranks: Ranks) -> None:
+def test_op_all_takes_all_operators_of_sharded_arrays(ranks: Ranks) -> None:
     code, out, err = ranks("bench", "reduce_tiles_acq_rel", "--gpus", 2, "--n", 5, "--op", "all",
                            "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, err
@@ -59,7 +59,7 @@ def test_all_operators(ranks: Ranks) -> None:
 
 
 @pytest.mark.long
-def test_a_wrong_kernel_is_told(ranks: Ranks, tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_found(ranks: Ranks, tmp_path: Path) -> None:
     text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
     wrong = text.replace("reduce_tiles_acq_rel", "reduce_forgets").replace(
         "    if (blockIdx.x == gridDim.x - 1 && end < n)\n", "    if (end < n && n % 4 == 0)\n", 1
@@ -86,7 +86,7 @@ ANSWER = "        *out = Op::finish(value);"
         (ANSWER, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
     ],
 )
-def test_faults_of_a_kernel_by_itself(
+def test_a_fault_of_a_kernel_on_one_gpu_is_found_first(
     ranks: Ranks, tmp_path: Path, old: str, new: str, op: str, code: int, words: str
 ) -> None:
     text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()

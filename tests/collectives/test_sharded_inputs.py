@@ -32,7 +32,7 @@ def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
 
 @pytest.mark.parametrize("op", SHARDED_OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_answers_are_those_of_numpy(op: str, dtype: str) -> None:
+def test_expected_results_are_those_of_numpy(op: str, dtype: str) -> None:
     reduction = reduction_of(op, dtype)
     for n, ranks in LENGTHS:
         for turn in range(3):
@@ -45,7 +45,7 @@ def test_answers_are_those_of_numpy(op: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("op", SHARDED_OPS)
-def test_a_rank_that_is_left_out_shows(op: str) -> None:
+def test_leaving_out_a_rank_changes_a_result(op: str) -> None:
     """At one call or another: of a search only where the winner was."""
     reduction = reduction_of(op, "float32")
     n, ranks = 4099, 3
@@ -63,7 +63,7 @@ def test_a_rank_that_is_left_out_shows(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", SHARDED_OPS)
-def test_answers_change_from_call_to_call(op: str) -> None:
+def test_results_change_from_call_to_call(op: str) -> None:
     answers = [
         float(ShardedArray(reduction_of(op, "float32"), 4099, 3, turn).result) for turn in range(6)
     ]
@@ -80,7 +80,7 @@ def test_long_sums_are_exact_in_float32_in_any_order(op: str) -> None:
         assert total / np.float32(content.n if op == "mean" else 1) == content.result
 
 
-def test_the_reference_agrees() -> None:
+def test_expected_results_are_those_of_the_reference() -> None:
     """The tool's own reference, which has nothing to do with it."""
     reduction = reduction_of("sum", "float32")
     content = ShardedArray(reduction, 4099, 3, 1)

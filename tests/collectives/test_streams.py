@@ -21,7 +21,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.long
-def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
+def test_each_rank_streams_a_shard(ranks: Ranks, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     code, out, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 3, "--n",
                            100_003, "--chunk", "64Ki", "--backend", "cpu",
@@ -35,7 +35,7 @@ def test_each_rank_has_a_share(ranks: Ranks, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_shares_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
+def test_ranks_stream_shards_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "numbers.npy"
     np.save(file, np.arange(10_001, dtype=np.int32))
     code, out, err = ranks("bench", "reduce_v7_shuffle", "--from", file, "--gpus", 2, "--chunk",
@@ -45,7 +45,7 @@ def test_shares_of_a_file(ranks: Ranks, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
+def test_a_chunk_larger_than_a_shard_is_a_usage_error(ranks: Ranks) -> None:
     code, _, err = ranks("bench", "reduce_v7_shuffle", "--from", "host", "--gpus", 2, "--n", 1000,
                          "--chunk", 4000, "--backend", "cpu")  # fmt: skip
     assert code == 2
@@ -54,7 +54,9 @@ def test_a_share_is_too_small_for_a_chunk(ranks: Ranks) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("differs", ["options", "text"])
-def test_ranks_that_differ(home: dict[str, str], tmp_path: Path, differs: str) -> None:
+def test_ranks_with_different_options_or_kernels_are_refused(
+    home: dict[str, str], tmp_path: Path, differs: str
+) -> None:
     def rank(number: int) -> subprocess.Popen[str]:
         place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
         file = tmp_path / f"{number}" / "reduce_own.cu"
@@ -74,7 +76,7 @@ def test_ranks_that_differ(home: dict[str, str], tmp_path: Path, differs: str) -
     assert "ranks were asked for different things" in told[0]
 
 
-def test_the_slowest_counts(
+def test_the_time_is_that_of_the_slowest_rank(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Every run's time is what all together make of it, that of copying as well."""
@@ -91,7 +93,7 @@ def test_the_slowest_counts(
     assert found[1] == pytest.approx([3 * us for us in found[0]], rel=0.05)
 
 
-def test_the_worst_verdict_counts() -> None:
+def test_the_verdict_is_that_of_the_worst_rank() -> None:
     right = Record(
         kernel="k", op="sum", dtype="float32", acc="float32", n=4, rows=1, block=32, items=1,
         grid=1, passes=1, backend="cuda", scope="grid", timing="cold", region="total",

@@ -80,7 +80,7 @@ def test_engines_have_times_and_skews(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_that_are_apart_are_no_measurement(folder: Path) -> None:
+def test_samples_with_ranks_apart_are_discarded(folder: Path) -> None:
     records = together(Asked(0, folder), {"all_reduce_one_shot": 4.0})
     apart = [r for r in records if r.engine == "peer:one_shot"]
     assert [(r.time_us, r.verdict) for r in apart] == [(None, "pass")]
@@ -89,7 +89,7 @@ def test_ranks_that_are_apart_are_no_measurement(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_only_where_it_is_timed_is_wrong(folder: Path) -> None:
+def test_a_result_that_is_wrong_only_when_timed_is_wrong(folder: Path) -> None:
     """Right up to the sizes that are verified alone, which a build that stumbles is; not beyond."""
     wrong = folder / "kernels"
     wrong.mkdir()

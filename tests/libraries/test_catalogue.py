@@ -32,7 +32,7 @@ each = pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 
 
 @each
-def test_a_peer_says_what_it_takes(peer: Library) -> None:
+def test_a_library_describes_each_problem_or_refuses_it(peer: Library) -> None:
     """Of every problem in words that follow its name, or the call that is made for it."""
     taken = 0
     for op, dtype, rows in product(OPERATORS, DTYPES, (1, 7)):
@@ -48,7 +48,7 @@ def test_a_peer_says_what_it_takes(peer: Library) -> None:
     assert peer.name.partition(":")[0] in NAMES
 
 
-def test_names_are_told_apart() -> None:
+def test_ids_are_unique() -> None:
     assert len({peer.id for peer in PEERS}) == len(PEERS)
 
 
@@ -61,7 +61,9 @@ def test_list(cudareduce: Call) -> None:
     assert "pip install torch" in out or "torch:compile" in out
 
 
-def test_one_that_is_too_old_is_told_so(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_version_is_listed_with_its_upgrade(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def old() -> str:
         raise AbsentError("CCCL 3.0.1 is too old")
 

@@ -1,4 +1,4 @@
-"""`check` of stored collectives: what it measures again, its verdicts, and how sure they are."""
+"""`check` of collectives: what is measured again, its verdicts, and how sure they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -29,23 +29,52 @@ Gpus = Callable[..., subprocess.CompletedProcess[str]]
 ALL_NEW = dict.fromkeys(ENGINES, "new")
 
 
+def kernels(folder: Path, mine: Mapping[str, str]) -> Path:
+    """A folder with kernels of an all-reduce, each with a line of its own at the end."""
+    folder.mkdir()
+    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
+    for name, line in mine.items():
+        made = text.replace("all_reduce_one_shot", f"all_reduce_{name}")
+        (folder / f"all_reduce_{name}.cu").write_text(f"{made}// {line}\n")
+    return folder
+
+
 @pytest.fixture
-def check(
-    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry
-) -> Call:
-    """`check` of a stored run, or of its file, on a machine whose jobs are simulated."""
+def simulated(cudareduce: Call, monkeypatch: pytest.MonkeyPatch, registry: Registry) -> Call:
+    """`check` on a machine, the first argument, whose jobs are simulated."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: H200)
     monkeypatch.setattr("cudareduce.collectives.check.load_registry", lambda: registry)
     monkeypatch.setattr("cudareduce.compare.check.tool", made_by)  # which asks git
 
+    def call(machine: Machine, *words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("cudareduce.collectives.check.start", machine.job)
+        return cudareduce("check", *words)
+
+    return call
+
+
+@pytest.fixture
+def check(simulated: Call, tmp_path: Path) -> Call:
+    """`check` of a stored run, or of its file."""
+
     def call(old: Run | Path, machine: Machine, *words: object) -> tuple[int, str, str]:
         path = tmp_path / "coll.json"
         if isinstance(old, Run):
             path.write_text(to_json(old))
-        monkeypatch.setattr("cudareduce.collectives.check.start", machine.job)
-        return cudareduce("check", "--baseline", path, *words)
+        return simulated(machine, "--baseline", path, *words)
+
+    return call
+
+
+@pytest.fixture
+def check_base(simulated: Call, tmp_path: Path) -> Call:
+    """`check --base` of the kernels in the folder `new` against those in `old`."""
+
+    def call(machine: Machine, *words: object) -> tuple[int, str, str]:
+        return simulated(machine, "all-reduce", "--base", tmp_path / "old", "--kernels",
+                         tmp_path / "new", "--n", "1000", *words)  # fmt: skip
 
     return call
 
@@ -54,7 +83,23 @@ def rows(out: str) -> dict[str, Any]:
     return {f"{row['engine']} {row['n']}": row for row in json.loads(out)}
 
 
-def test_what_is_measured_again(check: Call) -> None:
+@pytest.fixture
+def gpus(cache: Path, tmp_path: Path) -> Gpus:
+    """The command line with two simulated GPUs, whose ranks are processes."""
+    told = tmp_path / "gpus.json"
+    told.write_text("{}")
+    home = os.environ | {GPUS: str(told), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
+
+    def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, *map(str, words)], cwd=tmp_path, env=home | more,
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    return call
+
+
+def test_slower_rows_are_measured_again_with_the_size_that_shows_the_links(check: Call) -> None:
     """Everything once; what looks slower in another job, with the size that links are told by."""
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
     code, out, err = check(stored(Machine()), slow, "--threshold", "2%", "--format", "json")
@@ -72,16 +117,6 @@ def test_what_is_measured_again(check: Call) -> None:
     assert second["--engine"] == "peer:two_shot,peer:one_shot" and second["--rounds"] == "18"
     assert "3 look slower: measuring again with 2 times the rounds, with 3 of the control" in err
     assert "since only the host's time in us is known: all-reduce host" in err
-
-
-def test_what_is_in_doubt_is_measured_for_longer(check: Call) -> None:
-    edge = dict.fromkeys(ENGINES, 1.02)
-    old, machine = stored(Machine(apart=0.0)), Machine(4, edge, ALL_NEW, apart=0.0)
-    check(old, machine, "--threshold", "2%")
-    assert [job["--rounds"] for job in machine.jobs][:4] == ["9", "18", "36", "72"]
-    machine = Machine(4, edge, ALL_NEW, apart=0.0)
-    check(old, machine, "--threshold", "2%", "--budget", "0")
-    assert "36" not in [job["--rounds"] for job in machine.jobs]
 
 
 @pytest.mark.long
@@ -116,7 +151,7 @@ def test_five_per_cent_are_found(check: Call) -> None:
     assert (found >= 95, others) == (True, 0)
 
 
-def test_links_tell_that_the_machine_has_changed(check: Call) -> None:
+def test_slower_links_mean_that_the_machine_has_changed(check: Call) -> None:
     slow = Machine(1, dict.fromkeys(ENGINES, 1.12), ALL_NEW, links=0.9)
     code, out, _ = check(stored(Machine()), slow)
     assert code == 4
@@ -125,14 +160,14 @@ def test_links_tell_that_the_machine_has_changed(check: Call) -> None:
     assert "6 compared: 6 UNCERTAIN" in out
 
 
-def test_engines_of_the_same_code_tell_it_too(check: Call) -> None:
+def test_slower_engines_with_the_same_code_mean_it_too(check: Call) -> None:
     slow = Machine(1, dict.fromkeys(ENGINES, 1.12), {"peer:one_shot": "new"})
     code, out, _ = check(stored(Machine()), slow)
     assert code == 4
     assert "3 kernels with unchanged machine code became" in " ".join(out.split())
 
 
-def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
+def test_more_skew_is_a_note_and_no_verdict(check: Call) -> None:
     code, out, _ = check(stored(Machine()), Machine(1, skew_us=1.9), "--strict")
     assert code == 0
     told = " ".join(out.split())
@@ -141,7 +176,7 @@ def test_more_skew_is_told_and_no_verdict(check: Call) -> None:
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
 
 
-def test_ranks_that_are_apart_are_told(check: Call) -> None:
+def test_ranks_that_are_apart_have_no_time_and_no_verdict(check: Call) -> None:
     """There is no time then, and no verdict, but the reason why."""
     code, out, _ = check(stored(Machine()), Machine(1, texts=ALL_NEW, skew_us=500.0), "--strict")
     assert code == 4
@@ -149,7 +184,7 @@ def test_ranks_that_are_apart_are_told(check: Call) -> None:
     assert "the new run has no time for it: the ranks were apart in every sample: see what" in told
 
 
-def test_what_is_wrong_and_what_is_gone(check: Call, tmp_path: Path) -> None:
+def test_wrong_results_and_missing_engines_are_rows(check: Call, tmp_path: Path) -> None:
     old = stored(Machine())
     code, out, _ = check(old, Machine(1, wrong=["peer:one_shot"]), "--comment", tmp_path / "c.md")
     assert code == 3
@@ -166,7 +201,9 @@ def test_what_is_wrong_and_what_is_gone(check: Call, tmp_path: Path) -> None:
     assert (code, "3 GONE" in out, machine.jobs[0]["--engine"]) == (1, True, "peer:one_shot,host")
 
 
-def test_what_ci_reads(check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_for_ci_name_the_engine(
+    check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
     files = [tmp_path / name for name in ("j.xml", "s.json", "c.md", "n.json")]
@@ -188,7 +225,7 @@ def test_what_ci_reads(check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {r.engine for r in load(files[3]).records} == set(ENGINES)
 
 
-def test_a_new_baseline(check: Call, tmp_path: Path) -> None:
+def test_the_baseline_is_updated(check: Call, tmp_path: Path) -> None:
     assert check(stored(Machine()), Machine(5), "--update-baseline")[0] == 0
     path = tmp_path / "coll.json"
     new = load(path)
@@ -198,7 +235,7 @@ def test_a_new_baseline(check: Call, tmp_path: Path) -> None:
     assert check(path, Machine(6), "--rounds", 5, "--update-baseline")[0] == 2
 
 
-def test_some_by_name(check: Call) -> None:
+def test_names_select_engines(check: Call) -> None:
     machine = Machine(1)
     code, out, _ = check(stored(Machine()), machine, "peer:two*", "--format", "json")
     assert (code, {name.split()[0] for name in rows(out)}) == (0, {"peer:two_shot"})
@@ -208,7 +245,7 @@ def test_some_by_name(check: Call) -> None:
     assert "the baseline holds no peer:none; it has: peer:one_shot, peer:two_shot, host" in err
 
 
-def test_links_are_always_told_by_the_same_size(check: Call) -> None:
+def test_link_bandwidth_is_always_measured_with_the_same_size(check: Call) -> None:
     old = stored(Machine())
     small = tuple(r for r in old.records if r.n == SIZES[0] or r.engine == "peer:one_shot")
     machine = Machine(1)
@@ -216,7 +253,7 @@ def test_links_are_always_told_by_the_same_size(check: Call) -> None:
     assert machine.jobs[0]["--n"] == f"{SIZES[0]},{SIZES[-1]}"
 
 
-def test_a_threshold_of_its_own(check: Call, tmp_path: Path) -> None:
+def test_an_engine_has_its_own_threshold(check: Call, tmp_path: Path) -> None:
     limits = tmp_path / "limits.toml"
     limits.write_text('[kernel]\n"peer:two_shot" = "30%"\n')
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
@@ -227,7 +264,7 @@ def test_a_threshold_of_its_own(check: Call, tmp_path: Path) -> None:
     assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 1
 
 
-def test_ranks_that_are_lost(check: Call, tmp_path: Path) -> None:
+def test_lost_ranks_leave_the_baseline_unchanged(check: Call, tmp_path: Path) -> None:
     """Nothing is slower or gone then, and the baseline stays."""
     old = stored(Machine())
     code, out, _ = check(old, Machine(1, code=6), "--update-baseline")
@@ -237,7 +274,7 @@ def test_ranks_that_are_lost(check: Call, tmp_path: Path) -> None:
     assert load(tmp_path / "coll.json").records == old.records
 
 
-def test_time_that_is_over(check: Call) -> None:
+def test_rows_without_time_are_uncertain(check: Call) -> None:
     code, out, _ = check(stored(Machine()), Machine(1), "--max-time", "1e-9")
     assert code == 4
     assert "UNCERTAIN: no time was left to measure it" in out
@@ -256,7 +293,7 @@ def test_time_that_is_over(check: Call) -> None:
         ({"n": 0, "bytes": 0}, "without elements, or an engine"),
     ],
 )
-def test_files_that_nobody_wrote(check: Call, change: dict[str, Any], why: str) -> None:
+def test_an_edited_file_is_a_usage_error(check: Call, change: dict[str, Any], why: str) -> None:
     old = stored(Machine())
     edited = replace(old.records[0], **change)
     code, _, err = check(replace(old, records=(edited, *old.records[1:])), Machine(1))
@@ -264,30 +301,14 @@ def test_files_that_nobody_wrote(check: Call, change: dict[str, Any], why: str) 
 
 
 @pytest.mark.parametrize("words", [("--peers", "cub"), ("--map", "a * a"), ("--device", 1)])
-def test_what_collectives_have_not(check: Call, words: tuple[object, ...]) -> None:
+def test_options_of_one_gpu_are_usage_errors(check: Call, words: tuple[object, ...]) -> None:
     code, _, err = check(stored(Machine()), Machine(1), *words)
     assert code == 2
     assert f"{words[0]} is about reductions of one GPU" in err
 
 
-@pytest.fixture
-def gpus(cache: Path, tmp_path: Path) -> Gpus:
-    """The command line with two simulated GPUs, whose ranks are processes."""
-    told = tmp_path / "gpus.json"
-    told.write_text("{}")
-    home = os.environ | {GPUS: str(told), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
-
-    def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*PROGRAM, *map(str, words)], cwd=tmp_path, env=home | more,
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-
-    return call
-
-
 @pytest.mark.slow
-def test_true_jobs_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
+def test_jobs_in_processes_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
     """Ranks that are processes, with a kernel of one's own that another text makes slower."""
     path = tmp_path / "all_reduce_mine.cu"
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
@@ -362,7 +383,7 @@ def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
     assert (code, "it has: all-reduce, peer:one_shot, peer:two_shot" in err) == (2, True)
 
 
-def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
+def test_a_bias_of_the_baseline_is_not_confirmed_if_git_has_its_kernels(
     cudareduce: Call, check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both texts take longer by now, and so does nothing beside the other; what does is SLOWER."""
@@ -402,7 +423,7 @@ def test_a_bias_of_the_baseline_is_not_confirmed_where_git_has_its_kernels(
     assert (code, "in the same rounds as" in out) == (1, False)
 
 
-def test_what_is_wrong_in_a_later_look_is_wrong(check: Call) -> None:
+def test_a_result_that_is_wrong_in_a_later_measurement_is_wrong(check: Call) -> None:
     """Also if it is measured again only beside what looks slower."""
     machine = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
 
@@ -432,7 +453,7 @@ def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
     assert "(not judged): skew of" in told
 
 
-def test_another_host_is_compared_by_its_links(
+def test_another_host_is_compared_by_shares_of_its_links(
     check: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
@@ -447,3 +468,80 @@ def test_another_host_is_compared_by_its_links(
     assert "no ceiling to take a share of" in " ".join(
         check(few, Machine(1, texts=ALL_NEW))[1].split()
     )
+
+
+def test_kernels_of_two_trees_are_measured_in_the_same_rounds(
+    check_base: Call, tmp_path: Path
+) -> None:
+    kernels(tmp_path / "old", {"a": "as it was", "b": "as it was", "old": ""})
+    kernels(tmp_path / "new", {"a": "as it was", "b": "other", "new": ""})
+    slow = Machine(1, {"peer:b": 1.1}, apart=0.0)
+    code, out, err = check_base(slow, "--threshold", "2%", "--format", "json")
+    verdicts = {row["engine"]: row["verdict"] for row in rows(out).values()}
+    assert (code, verdicts) == (
+        1, {"peer:a": "SAME", "peer:b": "SLOWER", "peer:new": "NEW", "peer:old": "GONE"},
+    ), err  # fmt: skip
+    assert [rows(out)[f"{name} 1000"]["same_code"] for name in ("peer:a", "peer:b")] == [
+        True,
+        False,
+    ]
+    assert rows(out)["peer:b 1000"]["confirmed"]
+    first, second = slow.jobs
+    assert set(first["--engine"].split(",")) == {
+        f"peer:{name}" for name in ("a", "b", "new", "a_base", "b_base", "old_base")
+    }
+    assert {"peer:b", "peer:b_base"} <= set(second["--engine"].split(","))
+    assert second["--rounds"] == "18"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("reduce_v7_shuffle",), "is a kernel of one GPU, and others named are collectives"),
+        (("--op", "argmax"), "arrays are combined by one of sum, prod, min, max"),
+        (("reduce",), "this tree has no kernels of reduce"),
+        (("--device", 1), "leave it out of collectives"),
+        (("--n", "0"), "there is nothing to exchange"),
+    ],
+)
+def test_what_trees_of_collectives_do_not_take(
+    check_base: Call, tmp_path: Path, words: tuple[object, ...], why: str
+) -> None:
+    for folder in ("old", "new"):
+        kernels(tmp_path / folder, {"a": ""})
+    code, _, err = check_base(Machine(), *words)
+    assert (code, why in " ".join(err.split())) == (2, True), err
+
+
+def test_ranks_needs_a_collective(cudareduce: Call) -> None:
+    code, _, err = cudareduce("check", "reduce_v7_shuffle", "--base", "HEAD", "--ranks", 2)
+    assert (code, "--ranks needs a collective" in err) == (2, True)
+    code, _, err = cudareduce("check", "--baseline", "none.json", "--ranks", 2)
+    assert (code, "--ranks does not apply to --baseline" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_ranks_of_two_trees_run_both_kernels(gpus: Gpus, tmp_path: Path) -> None:
+    kernels(tmp_path / "old", {"a": ""})
+    kernels(tmp_path / "new", {"a": "slower: 9 %"})
+    base = ("check", "all-reduce", "--base", "old", "--kernels", "new", "--n", "1000", "--rounds",
+            "6")  # fmt: skip
+    done = gpus(*base, "--format", "json")
+    row = rows(done.stdout)["peer:a 1000"]
+    assert (done.returncode, row["verdict"]) == (1, "SLOWER"), done.stderr
+    assert row["change_pct"] == pytest.approx(9, abs=1)
+
+
+@pytest.mark.long
+def test_a_compile_error_names_the_line_of_the_baseline_file(gpus: Gpus, tmp_path: Path) -> None:
+    """Those of the base's file, whatever was written in front of it."""
+    kernels(tmp_path / "new", {"a": ""})
+    kernels(tmp_path / "old", {"a": "\nint x = ;"})
+    path = tmp_path / "old" / "all_reduce_a.cu"
+    line = path.read_text().splitlines().index("int x = ;") + 1
+    base = ("check", "all-reduce", "--base", "old", "--kernels", "new", "--n", "1000", "--rounds",
+            "6")  # fmt: skip
+    done = gpus(*base)
+    assert done.returncode == 2
+    assert f"old/all_reduce_a.cu:{line}:9: error" in done.stderr
+    assert "the 2 ranks ended with code 2: see what they said" in " ".join(done.stdout.split())
