@@ -25,11 +25,11 @@ from cudareduce.reduction.operators import reduction_of
         ("argmax", "bfloat16", ["PEER_IN=__nv_bfloat16", "PEER_ACC=float", "PEER_OP_ARGMAX"]),
     ],
 )  # fmt: skip
-def test_what_nvcc_is_told(op: str, dtype: str, words: list[str]) -> None:
+def test_macros_select_the_reduction(op: str, dtype: str, words: list[str]) -> None:
     assert cccl.flags(reduction_of(op, dtype)) == [f"-D{word}" for word in words]
 
 
-def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_headers_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = []
     for version in (3000001, 3006000, 3005000):
         header = tmp_path / str(version) / "cuda/std/__cccl/version.h"
@@ -50,7 +50,7 @@ def test_the_newest_headers_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
         cccl.load(0, newest)
 
 
-def test_what_is_called() -> None:
+def test_calls_are_named_as_cub_names_them() -> None:
     """Where CUB has no call of that name, the one that is made in its place is told."""
     called = {peer.name: peer.called for peer in (*cccl.CUB, *cccl.THRUST)}
     mean, places = reduction_of("mean", "float32"), reduction_of("argmax", "float32")
@@ -63,7 +63,7 @@ def test_what_is_called() -> None:
     assert called["thrust:as_called"](Problem(places, 100)) == "thrust::max_element, par"
 
 
-def test_modes_that_are_not_what_the_table_compares() -> None:
+def test_modes_refuse_other_reductions() -> None:
     """They add 16-bit floats in 16 bits, or take no operator but the sum."""
     modes = {peer.name: peer for peer in cccl.CUB}
     chosen = modes["cub:gpu_to_gpu"].why_not
@@ -124,7 +124,7 @@ def test_a_folder_that_is_no_tree_is_a_usage_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "dtype"), [("sum", "float32"), ("mean", "float16"), ("argmin", "int8")]
 )
-def test_nvcc_takes_the_source(op: str, dtype: str, tmp_path: Path) -> None:
+def test_nvcc_compiles_the_source(op: str, dtype: str, tmp_path: Path) -> None:
     if cccl.find_nvcc() is None:
         pytest.skip("there is no nvcc")
     reduction, headers = reduction_of(op, dtype), cccl.newest_headers()

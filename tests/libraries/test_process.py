@@ -54,7 +54,9 @@ def reasons(outcome: Outcome) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_each_is_a_row(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+def test_each_library_has_a_verdict_and_right_ones_have_times(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
     """A crash takes its process with it; the others are timed all the same."""
     asked = job(registry, cache, "FINE", "MISSING", "FAILING", "CRASHING", "OWN")
     outcome = processes.outcome(asked, Deadline(), lambda: None)
@@ -90,7 +92,7 @@ def test_each_is_a_row(registry: Registry, cache: Path, processes: LibraryWorker
     assert reasons(again) == {name: reasons(outcome)[name] for name in ("crashes",)}
 
 
-def test_what_is_timed_is_judged(
+def test_every_timed_launch_is_verified(
     registry: Registry, cache: Path, processes: LibraryWorkers
 ) -> None:
     """At every launch, as those of kernels are, whether one is right at first or not."""
@@ -108,75 +110,69 @@ def test_what_is_timed_is_judged(
     assert outcome.peers["later:as_called"].host_us is None
 
 
-@pytest.mark.long
-def test_what_takes_its_process_down(registry: Registry, cache: Path) -> None:
-    """Each is told in words of its own, and nothing of it is left behind."""
-    with LibraryWorkers(None, FakeRunner) as processes:
-        asked = job(
-            registry, cache, "NOISY", "EXITING", "GARBLING", "CRASHING", "SPAWNING", rounds=0
-        )
-        outcome = processes.outcome(asked, Deadline(), lambda: None)
-        assert helpers()
-    assert reasons(outcome) == {
+#: Fakes by name, a time limit for a call, and their verdicts; a library that ends its process or
+#: meddles with it takes no other with it.
+MISBEHAVING: dict[str, tuple[float | None, dict[str, str]]] = {
+    "NOISY,EXITING,GARBLING,CRASHING": (None, {
         "noisy": "pass: ",
         "exits": "skip: cannot be imported (ends its process with code 3): pip install -U fake",
         "garbles": "fail: answers nonsense: it writes to files that it has not opened",
         "crashes": "fail: ends its process by SIGABRT",
-        "spawns": "pass: ",
-    }
-    ends = monotonic() + 30
-    while helpers():  # of the process that crashed beside it, too
-        assert monotonic() < ends
-        sleep(0.05)
-
-
-@pytest.mark.long
-def test_answers_are_one_number_a_row(
-    registry: Registry, cache: Path, processes: LibraryWorkers
-) -> None:
-    """Of none there was nothing wrong."""
-    outcome = processes.outcome(
-        job(registry, cache, "ODD_ANSWERS", rounds=0), Deadline(), lambda: None
-    )
-    assert reasons(outcome) == {
-        "none": "fail: n = 33, exact: it gives 0 answers where 1 should be",
-        "three": "fail: n = 33, exact: it gives 3 answers where 1 should be",
-        "complex": "fail: n = 33, exact: it gives answers of complex128",
-        "object": "fail: n = 33, exact: it gives answers of object",
-        "none:own": "fail: it gives 0 answers where 1 should be",
-    }
-
-
-@pytest.mark.slow
-def test_what_a_process_of_its_own_dies_of(registry: Registry, cache: Path) -> None:
-    """Is the library's own, from its first call on, and --time-limit holds there, too."""
-    with LibraryWorkers(3.0, FakeRunner) as processes:
-        asked = job(registry, cache, "ALONE", rounds=0)
-        outcome = processes.outcome(asked, Deadline(), lambda: None)
-    assert reasons(outcome) == {
-        "own:aborts": "fail: ends its process by SIGABRT",
-        "own:hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
-        "own:fine": "skip: takes nothing",
-    }
-
-
-@pytest.mark.long
-def test_what_meddles_with_its_process(
-    registry: Registry, cache: Path, processes: LibraryWorkers
-) -> None:
-    """Takes no other library with it, and no time."""
-    names = ("FORKING", "TWICE", "SPEECHLESS", "MUTE", "FINE")
-    outcome = processes.outcome(
-        job(registry, cache, *names, rounds=0), Deadline(60.0), lambda: None
-    )
-    assert reasons(outcome) == {
+    }),
+    "FORKING,TWICE,SPEECHLESS,MUTE,FINE": (None, {
         "forks": "fail: ends its process by SIGABRT",
         "twice": "pass: ",
         "speechless": "skip: raises SpeechlessError",
         "mute": "pass: ",
         "fine": "pass: ",
         "fine:as_called": "pass: ",
-    }
+    }),
+    "FINE,BREAKING": (None, {
+        "fine": "pass: ",
+        "fine:as_called": "pass: ",
+        "breaks": "skip: raises RuntimeError: CUDA error 700: illegal address",
+    }),
+    "ODD_ANSWERS": (None, {
+        "none": "fail: n = 33, exact: it gives 0 answers where 1 should be",
+        "three": "fail: n = 33, exact: it gives 3 answers where 1 should be",
+        "complex": "fail: n = 33, exact: it gives answers of complex128",
+        "object": "fail: n = 33, exact: it gives answers of object",
+        "none:own": "fail: it gives 0 answers where 1 should be",
+    }),
+    "HANGING": (3.0, {
+        "hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+    }),
+    "ALONE": (3.0, {
+        "own:aborts": "fail: ends its process by SIGABRT",
+        "own:hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+        "own:fine": "skip: takes nothing",
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "ALONE")) for name in MISBEHAVING],
+)
+def test_a_library_that_misbehaves_is_a_row(registry: Registry, cache: Path, names: str) -> None:
+    limit_s, verdicts = MISBEHAVING[names]
+    with LibraryWorkers(limit_s, FakeRunner) as processes:
+        asked = job(registry, cache, *names.split(","), rounds=0)
+        assert reasons(processes.outcome(asked, Deadline(), lambda: None)) == verdicts
+
+
+@pytest.mark.long
+def test_processes_that_a_library_starts_are_ended(registry: Registry, cache: Path) -> None:
+    with LibraryWorkers(None, FakeRunner) as processes:
+        asked = job(registry, cache, "CRASHING", "SPAWNING", rounds=0)
+        outcome = processes.outcome(asked, Deadline(), lambda: None)
+        assert outcome.peers["spawns"].verdict.outcome == "pass"
+        assert helpers()
+    ends = monotonic() + 30
+    while helpers():  # of the process that crashed beside it, too
+        assert monotonic() < ends
+        sleep(0.05)
 
 
 def helpers() -> list[Path]:
@@ -191,7 +187,7 @@ def helpers() -> list[Path]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [pytest.param("SLOW", marks=pytest.mark.slow), "HANGING"])
-def test_examination_ends_in_time(
+def test_verification_ends_at_the_deadline(
     registry: Registry, cache: Path, processes: LibraryWorkers, monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:  # fmt: skip
@@ -206,7 +202,7 @@ def test_examination_ends_in_time(
 
 
 @pytest.mark.slow
-def test_what_was_typed_is_quoted(
+def test_a_remark_quotes_max_time(
     registry: Registry, cache: Path, processes: LibraryWorkers
 ) -> None:
     """Of the limit of a run libraries have what is left."""
@@ -218,29 +214,9 @@ def test_what_was_typed_is_quoted(
     assert "--max-time 77 s cut 1000000 rounds to" in " ".join(outcome.passes["cold"].remarks)
 
 
-@pytest.mark.long
-def test_a_hang(registry: Registry, cache: Path) -> None:
-    """It alone is given little time: on a busy machine the others might need more."""
-    with LibraryWorkers(3.0, FakeRunner) as processes:
-        asked = job(registry, cache, "HANGING", rounds=0)
-        outcome = processes.outcome(asked, Deadline(), lambda: None)
-    why = "fail: no answer after 3 s: it hangs, or --time-limit is too short"
-    assert reasons(outcome) == {"hangs": why}
-
-
-@pytest.mark.long
-def test_what_breaks_the_device(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
-    """After an error that leaves the context unusable the process is another one."""
-    asked = job(registry, cache, "FINE", "BREAKING", rounds=0)
-    outcome = processes.outcome(asked, Deadline(), lambda: None)
-    assert reasons(outcome) == {
-        "fine": "pass: ",
-        "fine:as_called": "pass: ",
-        "breaks": "skip: raises RuntimeError: CUDA error 700: illegal address",
-    }
-
-
-def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+def test_two_cuda_runtimes_are_a_remark(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
     outcome = processes.outcome(
         job(registry, cache, "RUNTIMES", rounds=1), Deadline(), lambda: None
     )
@@ -256,7 +232,7 @@ def test_two_runtimes_are_told(registry: Registry, cache: Path, processes: Libra
 
 
 @pytest.mark.long
-def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
+def test_a_lock_of_a_library_prints_no_warning(cache: Path) -> None:
     """tqdm, which others bring along, makes one that nobody gives back when its process is ended:
     Python said so on the terminal, after everything else."""
     code = (
@@ -275,7 +251,9 @@ def test_locks_of_libraries_are_not_missed(cache: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_time_is_left(registry: Registry, cache: Path, processes: LibraryWorkers) -> None:
+def test_without_time_nothing_is_tried(
+    registry: Registry, cache: Path, processes: LibraryWorkers
+) -> None:
     past = Deadline(0.0)
     outcome = processes.outcome(job(registry, cache, "FINE"), past, lambda: None)
     assert set(reasons(outcome).values()) == {"skip: --max-time was spent before it was tried"}
@@ -289,7 +267,7 @@ class Counting(LibraryRunner):
 
 
 @pytest.mark.long
-def test_a_process_of_the_run_is_no_stranger(registry: Registry, cache: Path) -> None:
+def test_processes_of_the_run_are_counted(registry: Registry, cache: Path) -> None:
     with LibraryWorkers(None, Counting) as processes:
         asked, past = job(registry, cache, "FINE"), Deadline()
         first = processes.outcome(asked, past, lambda: None)
