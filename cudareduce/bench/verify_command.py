@@ -37,7 +37,7 @@ from cudareduce.progress import say
 from cudareduce.reduction.operators import Reduction
 from cudareduce.report.publish import publish
 from cudareduce.report.section import Section
-from cudareduce.report.sections import answer_sections
+from cudareduce.report.sections import verification_sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
@@ -76,7 +76,7 @@ def verify(request: VerifyRequest) -> int:
 
 def found_sections(run: Run) -> list[Section]:
     """Answers as tables."""
-    return answer_sections(run.records, f"answers on {run.device.name}")
+    return verification_sections(run.records, f"answers on {run.device.name}")
 
 
 def verified(request: VerifyRequest) -> Verified:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudareduce.escapes import shown
+from cudareduce.grouping import group_by
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff, words
 from cudareduce.library.registry import Registry, steps_of
@@ -14,7 +15,7 @@ from cudareduce.library.suite import Suite
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.kinds import all_figures
-from cudareduce.report.columns import COLUMNS, answer_text, label
+from cudareduce.report.columns import COLUMNS, label, verdict_text
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.results.record import Record, Run
 
@@ -97,7 +98,7 @@ def _row(r: Record, columns: Sequence[str]) -> Row:
     if r.aligned_n is not None:
         what += ", one off" if r.offset else ", one more"
     size = short_size(r.n) if r.rows == 1 else f"{short_size(r.n)} x {short_size(r.rows)} rows"
-    verdict = {"skip": "skipped"}.get(r.verdict) or answer_text(r)
+    verdict = {"skip": "skipped"}.get(r.verdict) or verdict_text(r)
     why = "; ".join(filter(None, (r.reason, *(f"if {c}" for c in r.conditions))))
     numbers = (COLUMNS[name].cell(r) for name in columns)
     cells = (shown(label(r)), shown(what), verdict, size, *numbers, shown(why))
@@ -225,9 +226,6 @@ def errata(registry: Registry) -> tuple[Errata, ...]:
 
 
 def _errata_sentences(suite: Suite) -> tuple[str, ...]:
-    by_text: dict[str, list[str]] = {}
-    for row in suite.rows:
-        if row.erratum:
-            by_text.setdefault(row.erratum, []).append(row.name)
-    of_rows = (f"{', '.join(names)}: {text}" for text, names in by_text.items())
+    rows = group_by((row for row in suite.rows if row.erratum), lambda row: row.erratum)
+    of_rows = (f"{', '.join(row.name for row in group)}: {text}" for text, group in rows.items())
     return (*suite.experiment.get("errata", ()), *of_rows)

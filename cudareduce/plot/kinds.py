@@ -12,6 +12,7 @@ from typing import Literal
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
+from cudareduce.grouping import group_by
 from cudareduce.intervals import interval, paired
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import (
@@ -152,12 +153,11 @@ def _best_kind(runs: Sequence[Run], problems: Sequence[_Problem]) -> str:
 def _problems(run: Run, only: Sequence[str] = ()) -> list[_Problem]:
     """The reductions of a run, with the timed records that match `only`. If kernels were timed
     together with libraries, only those times are comparable and the others are dropped."""
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in run.records:
-        if r.aligned_n is None:
-            collective = r.kernel if r.collective else None
-            key = (r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region, r.ranks)
-            groups.setdefault((*key, collective), []).append(r)
+    groups = group_by(
+        (r for r in run.records if r.aligned_n is None),
+        lambda r: (r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region, r.ranks,
+                   r.kernel if r.collective else None),
+    )  # fmt: skip
     found = []
     for records in groups.values():
         with_libraries = [r for r in records if r.context]
@@ -228,16 +228,13 @@ def _problem_title(records: Sequence[Record], device: DeviceInfo) -> str:
 
 def _join(problems: Sequence[_Problem]) -> list[_Problem]:
     """Problems of one title, from several files, as one."""
-    groups: dict[str, list[_Problem]] = {}
-    for p in problems:
-        groups.setdefault(p.title, []).append(p)
     return [
         replace(
             group[0],
             records=tuple(r for p in group for r in p.records),
             undrawn=tuple(r for p in group for r in p.undrawn),
         )
-        for group in groups.values()
+        for group in group_by(problems, lambda p: p.title).values()
     ]
 
 
@@ -293,13 +290,6 @@ def _is_library(r: Record) -> bool:
     return r.scope == "library"
 
 
-def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for r in records:
-        found.setdefault(_short_name(r), []).append(r)
-    return found
-
-
 def _measured(r: Record) -> str:
     """A record in a line: 3340±10 GB/s, 40.2±.2 us, 81.6 % of the ceiling."""
     parts = [f"{COLUMNS['rate'].cell(r)} GB/s", f"{COLUMNS['time'].cell(r)} us"]
@@ -315,7 +305,7 @@ def _some_sizes(sizes: Sequence[int]) -> str:
 def _undrawn_notes(records: Sequence[Record], *, with_sizes: bool) -> list[str]:
     notes = []
     for verdict, words in {"fail": "wrong, not drawn", "skip": "skipped"}.items():
-        named = _by_name(r for r in records if r.verdict == verdict)
+        named = group_by((r for r in records if r.verdict == verdict), _short_name)
         listed = [name + f" at {_count_sizes(rs)}" * with_sizes for name, rs in named.items()]
         notes += [f"{words}: {first_few(listed, _MAX_LISTED)}"] if listed else []
     return notes
@@ -395,7 +385,7 @@ def _limits(
 
 def _over_sizes(problem: _Problem) -> list[Figure]:
     """Bandwidth and time over n, if there are enough sizes."""
-    named = _by_name(r for r in problem.records if r.sms is None)
+    named = group_by((r for r in problem.records if r.sms is None), _short_name)
     sizes = {_elements(r) for records in named.values() for r in records}
     if len(sizes) < _MIN_SIZES:
         return []
@@ -439,7 +429,7 @@ def _over_sms(problem: _Problem) -> list[Figure]:
         def point(r: Record, all_sms: int = sm_count) -> Point:
             return replace(_bandwidth_point(r), x=r.sms or all_sms)
 
-        series = _curves(_by_name(records), point)
+        series = _curves(group_by(records, _short_name), point)
         series = _highlight(series, _highest(series))
         title = f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}"
         limits = _limits("y", problem.device, records)
@@ -462,12 +452,13 @@ def _bus_bandwidth(problem: _Problem) -> list[Figure]:
         text = f"{plain_text(busbw)} GB/s, {COLUMNS['time'].cell(r)} us{share}"
         return Point(r.bytes or 0, busbw, low, high, text)
 
+    curves = _curves(group_by(timed, _short_name), point)
     rates = [100 * r.busbw_gb_s / r.pct_link for r in timed if r.busbw_gb_s and r.pct_link]
     link = median(rates) if rates else 0.0
     return [
         Lines(
             f"Bus bandwidth over bytes: {problem.title}", Axis("array per rank (bytes)", "log2"),
-            Axis("bus bandwidth, one direction (GB/s)"), _curves(_by_name(timed), point),
+            Axis("bus bandwidth, one direction (GB/s)"), curves,
             (Reference("y", link, f"link {plain_text(link)} GB/s"),) if link else (),
             tuple(_undrawn_notes(problem.undrawn, with_sizes=True)),
         )
@@ -482,9 +473,11 @@ def _speedup(problem: _Problem) -> list[Figure]:
             fastest = best.get(_elements(r))
             if fastest is None or (r.time_us or 0.0) < (fastest.time_us or 0.0):
                 best[_elements(r)] = r
-    kernels = _by_name(
-        r for r in problem.records if not _is_library(r) and r.sms is None and _elements(r) in best
-    )
+    kernels = group_by(
+        (r for r in problem.records
+         if not _is_library(r) and r.sms is None and _elements(r) in best),
+        _short_name,
+    )  # fmt: skip
     series = _curves(kernels, lambda r: _speedup_point(r, best[_elements(r)]))
     if len({p.x for each in series for p in each.points}) < _MIN_SIZES:
         return []
@@ -558,11 +551,12 @@ def _bandwidth_bar(r: Record) -> Bar:
 def _gpus(problems: Sequence[_Problem], sizes: Sequence[int]) -> list[Figure]:
     """Shares of the ceiling of several devices, for each reduction that at least two of them
     ran."""
-    groups: dict[tuple[object, ...], list[_Problem]] = {}
-    for p in problems:
+
+    def same(p: _Problem) -> tuple[object, ...]:
         r = p.records[0]
-        key = (r.reduced, r.dtype, r.acc, r.rows == 1, r.timing, r.region)
-        groups.setdefault(key, []).append(p)
+        return r.reduced, r.dtype, r.acc, r.rows == 1, r.timing, r.region
+
+    groups = group_by(problems, same)
     found: list[Figure] = []
     for group in groups.values():
         # The last record wins if several files of one device have the same case.
@@ -654,19 +648,15 @@ def _change_bar(old: Record, new: Record, pairs: Sequence[tuple[Record, Record]]
 def _winners(problems: Sequence[_Problem]) -> list[Figure]:
     """A grid of the fastest kernel or library for each type and size, if at least two cells have
     competitors."""
-    rows: dict[str, dict[int, list[Record]]] = {}
-    for problem in problems:
-        sizes = rows.setdefault(_row_name(problem, problems), {})
-        for r in problem.records:
-            if r.sms is None:
-                sizes.setdefault(_elements(r), []).append(r)
+    records = [(_row_name(p, problems), r) for p in problems for r in p.records if r.sms is None]
+    fields = group_by(records, lambda named: (named[0], _elements(named[1])))
     cells = tuple(
-        _fastest_cell(name, n, records)
-        for name, sizes in rows.items() for n, records in sizes.items()
-        if len({_short_name(r) for r in records}) > 1
-    )  # fmt: skip
+        _fastest_cell(name, n, [r for _, r in group])
+        for (name, n), group in fields.items()
+        if len({_short_name(r) for _, r in group}) > 1
+    )
     shown_rows = tuple(dict.fromkeys(cell.row for cell in cells))
-    columns = sorted({n for sizes in rows.values() for n in sizes})
+    columns = sorted({n for _, n in fields})
     names = tuple(name for name in map(short_size, columns) if name in {c.column for c in cells})
     if len(shown_rows) * len(names) < 2:
         return []

@@ -13,6 +13,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.report.numbers import bytes_text, plain_text
 
 Values = Mapping[str, float]
+Text = Callable[[Values], str]
 
 #: Percent of its peak from which a unit is the bottleneck, and from which it is busy.
 BUSY, HALF = 80.0, 50.0
@@ -33,10 +34,15 @@ class Line:
 
     key: str
     heading: str
-    cell: Callable[[Values], str]
-    meaning: Callable[[Values], str]
+    cell: Text
+    meaning: Text
     better: Literal["less", "more"] | None
     matters: str
+
+
+def _levels(key: str, *levels: tuple[float, str], otherwise: str) -> Text:
+    """The text of the first level, in descending order, that the value reaches."""
+    return lambda v: next((text for least, text in levels if v[key] >= least), otherwise)
 
 
 def _time_cell(v: Values) -> str:
@@ -50,10 +56,9 @@ def _read_cell(v: Values) -> str:
 
 
 def _read(v: Values) -> str:
-    share = v["read_share"]
-    if share < 0.95:
+    if v["read_share"] < 0.95:
         return "less than the input: the rest was in a cache"
-    if share <= _NEAR:
+    if v["read_share"] <= _NEAR:
         return "each byte is read once, the minimum"
     return "some bytes are read more than once, or read but not used"
 
@@ -70,28 +75,6 @@ def _written(v: Values) -> str:
     if v["written"] < 0.01 * v.get("read", 0.0):
         return "more than the results, but too little to matter"
     return "more than the results: register spills or scattered writes"
-
-
-def _dram(v: Values) -> str:
-    if v["dram_pct"] >= BUSY:
-        return "memory is the limit: only reading fewer bytes makes it much faster"
-    if v["dram_pct"] >= HALF:
-        return "memory is busy with gaps: more loads in flight would fill them"
-    return "memory is mostly idle: the limit is elsewhere, see below"
-
-
-def _l2(v: Values) -> str:
-    if v["l2_pct"] >= BUSY:
-        return "the L2 is the limit: use fewer requests or atomics per byte"
-    return "the L2 is not the limit"
-
-
-def _sm(v: Values) -> str:
-    if v["sm_pct"] >= BUSY:
-        return "the SMs are the limit: use fewer instructions per element"
-    if v["sm_pct"] >= HALF:
-        return "the SMs are busy: saving instructions helps"
-    return "the SMs are not the limit"
 
 
 def _memory(v: Values) -> str:
@@ -116,10 +99,6 @@ def _warps(v: Values) -> str:
     if possible < HALF:
         return "registers, shared memory or the block size limit the number of warps"
     return "enough warps to hide latency"
-
-
-def _lanes_cell(v: Values) -> str:
-    return f"{plain_text(v['lanes'])} of 32"
 
 
 def _lanes(v: Values) -> str:
@@ -155,14 +134,6 @@ def _sectors(v: Values) -> str:
     return "not coalesced: only a part of each sector (32 bytes) is used"
 
 
-def _barrier(v: Values) -> str:
-    if v["barrier_wait_pct"] < 10:
-        return "warps rarely wait for their block"
-    if v["barrier_wait_pct"] < 30:
-        return "warps wait for the slowest of their block at __syncthreads()"
-    return "__syncthreads() takes much of the time: use fewer barriers"
-
-
 def _memory_wait(v: Values) -> str:
     if v["memory_wait_pct"] < 30:
         return "warps rarely wait for data"
@@ -190,37 +161,48 @@ def _times(share: float) -> str:
     return f"{share:.2f}x"
 
 
-def _percent(key: str) -> Callable[[Values], str]:
-    return lambda v: f"{v[key]:.0f} % of peak"
+def _text(pattern: str) -> Text:
+    """Formats the values into a pattern."""
+    return lambda v: pattern.format_map(v)
 
 
-def _share(key: str) -> Callable[[Values], str]:
-    return lambda v: f"{v[key]:.0f} % of the time"
-
-
-def _plain(key: str, words: str) -> Callable[[Values], str]:
+def _plain(key: str, words: str) -> Text:
     return lambda v: f"{plain_text(v[key])} {words}"
 
 
 #: The lines of Nsight Compute: utilization, then stalls, then instructions and accesses.
 COUNTED = (
     Line("time_ns", "time", _time_cell,
-         lambda _: "of a single profiled launch; use bench to measure times", "less",
+         _text("of a single profiled launch; use bench to measure times"), "less",
          "the sum of all effects"),
-    Line("dram_pct", "DRAM", _percent("dram_pct"), _dram, "more",
-         "a reduction should be limited by memory"),
+    Line("dram_pct", "DRAM", _text("{dram_pct:.0f} % of peak"),
+         _levels("dram_pct",
+                 (BUSY, "memory is the limit: only reading fewer bytes makes it much faster"),
+                 (HALF, "memory is busy with gaps: more loads in flight would fill them"),
+                 otherwise="memory is mostly idle: the limit is elsewhere, see below"),
+         "more", "a reduction should be limited by memory"),
     Line("read_share", "read from DRAM", _read_cell, _read, "less",
          "reading a byte twice costs twice the time"),
     Line("written_share", "written to DRAM", _written_cell, _written, None, ""),
-    Line("l2_pct", "L2", _percent("l2_pct"), _l2, None, ""),
-    Line("memory_pct", "memory system", _percent("memory_pct"), _memory, None, ""),
-    Line("sm_pct", "SMs", _percent("sm_pct"), _sm, None, ""),
-    Line("memory_wait_pct", "waits for memory", _share("memory_wait_pct"), _memory_wait, None, ""),
-    Line("barrier_wait_pct", "waits at barriers", _share("barrier_wait_pct"), _barrier, "less",
-         "warps that wait issue no loads"),
+    Line("l2_pct", "L2", _text("{l2_pct:.0f} % of peak"),
+         _levels("l2_pct", (BUSY, "the L2 is the limit: use fewer requests or atomics per byte"),
+                 otherwise="the L2 is not the limit"), None, ""),
+    Line("memory_pct", "memory system", _text("{memory_pct:.0f} % of peak"), _memory, None, ""),
+    Line("sm_pct", "SMs", _text("{sm_pct:.0f} % of peak"),
+         _levels("sm_pct", (BUSY, "the SMs are the limit: use fewer instructions per element"),
+                 (HALF, "the SMs are busy: saving instructions helps"),
+                 otherwise="the SMs are not the limit"), None, ""),
+    Line("memory_wait_pct", "waits for memory", _text("{memory_wait_pct:.0f} % of the time"),
+         _memory_wait, None, ""),
+    Line("barrier_wait_pct", "waits at barriers", _text("{barrier_wait_pct:.0f} % of the time"),
+         _levels("barrier_wait_pct",
+                 (30, "__syncthreads() takes much of the time: use fewer barriers"),
+                 (10, "warps wait for the slowest of their block at __syncthreads()"),
+                 otherwise="warps rarely wait for their block"),
+         "less", "warps that wait issue no loads"),
     Line("warps_pct", "warps per SM", _warps_cell, _warps, "more",
          "more warps have more loads in flight"),
-    Line("lanes", "active lanes", _lanes_cell, _lanes, "more",
+    Line("lanes", "active lanes", _plain("lanes", "of 32"), _lanes, "more",
          "an instruction takes as long for 1 lane as for 32"),
     Line("turns", "shared memory", _plain("turns", "wavefronts per access"), _turns, "less",
          "each wavefront takes a cycle"),
@@ -228,8 +210,7 @@ COUNTED = (
     Line("instructions_a_warp_of_elements", "instructions",
          _plain("instructions_a_warp_of_elements", "per 32 elements"), _instructions, "less",
          "fewer instructions take less time"),
-    Line("registers", "registers", lambda v: f"{v['registers']:.0f} per thread", _registers, None,
-         ""),
+    Line("registers", "registers", _text("{registers:.0f} per thread"), _registers, None, ""),
 )  # fmt: skip
 
 
@@ -237,20 +218,10 @@ COUNTED = (
 _IN_FLIGHT = 25_000
 
 
-def _held_cell(v: Values) -> str:
-    return f"{v['warps_held']:.0f} of {v['warps_most']:.0f}"
-
-
 def _held(v: Values) -> str:
     if v["warps_held"] == v["warps_most"]:
         return "the maximum"
     return "limited by registers, shared memory or the block size"
-
-
-def _spilled(v: Values) -> str:
-    if v["spilled"]:
-        return "too few registers: values are stored to memory and loaded again"
-    return "none: all values stay in registers"
 
 
 def _under_way_cell(v: Values) -> str:
@@ -277,18 +248,14 @@ def _code(v: Values) -> str:
     return "static instructions; those of a loop are counted once"
 
 
-def _barriers(v: Values) -> str:
-    if v["barriers_a_block"] < 3:
-        return "almost no barriers"
-    return "at each barrier all threads of a block wait for the slowest"
-
-
 _SAME = {line.key: line for line in COUNTED}
 STATIC = (
     _SAME["registers"],
-    Line("spilled", "spilled", lambda v: f"{v['spilled']:.0f} bytes per thread", _spilled, "less",
-         "spilled values use memory bandwidth"),
-    Line("warps_held", "warps per SM", _held_cell, _held, "more",
+    Line("spilled", "spilled", _text("{spilled:.0f} bytes per thread"),
+         lambda v: "too few registers: values are stored to memory and loaded again"
+         if v["spilled"] else "none: all values stay in registers",
+         "less", "spilled values use memory bandwidth"),
+    Line("warps_held", "warps per SM", _text("{warps_held:.0f} of {warps_most:.0f}"), _held, "more",
          "more warps have more loads in flight"),
     Line("under_way", "loads in flight", _under_way_cell, _under_way, "more",
          "early loads hide memory latency"),
@@ -296,8 +263,11 @@ STATIC = (
     replace(_SAME["read_share"], heading="read"),
     replace(_SAME["sectors_a_request"], heading="sectors per request"),
     _SAME["turns"],
-    Line("barriers_a_block", "barriers", lambda v: f"{plain_text(v['barriers_a_block'])} per block",
-         _barriers, "less", "warps that wait issue no loads"),
+    Line("barriers_a_block", "barriers", _plain("barriers_a_block", "per block"),
+         _levels("barriers_a_block",
+                 (3, "at each barrier all threads of a block wait for the slowest"),
+                 otherwise="almost no barriers"),
+         "less", "warps that wait issue no loads"),
 )  # fmt: skip
 
 

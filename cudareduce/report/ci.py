@@ -17,6 +17,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from cudareduce.escapes import lines_shown, shown
+from cudareduce.grouping import group_by
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
@@ -56,10 +57,7 @@ def workflow_commands(
     summary of the others."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
-    kernels: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.outcome == "failed":
-            kernels.setdefault(finding.kernel, []).append(finding)
+    kernels = group_by((f for f in findings if f.outcome == "failed"), lambda f: f.kernel)
     shown = list(kernels)
     shown = shown if len(shown) <= _MAX_ANNOTATIONS else shown[: _MAX_ANNOTATIONS - 1]
     root = Path(environment.get("GITHUB_WORKSPACE", ".")).resolve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cudareduce.grouping import group_by
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import (
     DASH,
@@ -56,7 +57,7 @@ def shape_text(record: Record) -> str:
     return f"{record.chosen}, {threads} x {elements}"
 
 
-def answer_text(record: Record) -> str:
+def verdict_text(record: Record) -> str:
     """The verdict in one or two words."""
     right = "right if" if record.conditions else "right"
     return {"pass": right, "fail": "WRONG", "skip": DASH}[record.verdict]
@@ -74,38 +75,37 @@ def distinct_text(record: Record) -> str:
 
 def condition_notes(records: Iterable[Record]) -> list[str]:
     """The conditions under which kernels are right, with the kernels of each."""
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        if record.conditions:
-            found.setdefault(condition_text(record), {})[full_label(record)] = None
-    return [f"{', '.join(names)}: {condition}" for condition, names in found.items()]
+    groups = group_by((r for r in records if r.conditions), condition_text)
+    return [
+        f"{', '.join(dict.fromkeys(map(full_label, group)))}: {condition}"
+        for condition, group in groups.items()
+    ]
 
 
 def choice_notes(records: Iterable[Record]) -> Iterator[str]:
     """What `auto` selected, with the sizes if it selected several."""
-    selected: dict[str, dict[str, dict[str, None]]] = {}
-    for r in records:
-        if r.chosen is not None:
-            sizes = selected.setdefault(label(r), {}).setdefault(shape_text(r), {})
-            sizes[short_size(r.n)] = None
-    for name, shapes in selected.items():
-        for shape, sizes in shapes.items():
-            yield f"{name}: {shape}" + (f" at {', '.join(sizes)}" if len(shapes) > 1 else "")
+    for name, rows in group_by((r for r in records if r.chosen is not None), label).items():
+        shapes = group_by(rows, shape_text)
+        for shape, same in shapes.items():
+            sizes = ", ".join(dict.fromkeys(short_size(r.n) for r in same))
+            yield f"{name}: {shape}" + (f" at {sizes}" if len(shapes) > 1 else "")
 
 
 def few_blocks_notes(records: Iterable[Record]) -> Iterator[str]:
     """Kernels with fewer blocks than the requested SMs, because n is too small for more."""
-    requested: dict[tuple[str, int], dict[int, None]] = {}
-    for r in records:
-        if r.time_us is not None and r.sms is not None and 0 < (r.grid or 0) < r.sms:
-            requested.setdefault((label(r), r.grid or 0), {})[r.sms] = None
-    groups: dict[tuple[int, tuple[int, ...]], list[str]] = {}
-    for (name, blocks), sms in requested.items():
-        groups.setdefault((blocks, tuple(sms)), []).append(name)
-    for (blocks, several), names in groups.items():
+    few = [
+        r
+        for r in records
+        if r.time_us is not None and r.sms is not None and 0 < (r.grid or 0) < r.sms
+    ]
+    rows = group_by(few, lambda r: (label(r), r.grid or 0))
+    requested = {key: ", ".join(dict.fromkeys(str(r.sms) for r in same))
+                 for key, same in rows.items()}  # fmt: skip
+    for (blocks, sms), keys in group_by(rows, lambda key: (key[1], requested[key])).items():
+        names = ", ".join(name for name, _ in keys)
         yield (
-            f"{', '.join(names)}: {counted(blocks, 'block')} at this n, so the rows for "
-            f"{', '.join(map(str, several))} SMs used {blocks}"
+            f"{names}: {counted(blocks, 'block')} at this n, so the rows for {sms} SMs used "
+            f"{blocks}"
         )
 
 

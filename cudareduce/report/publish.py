@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cudareduce.errors import UsageError
@@ -38,15 +38,8 @@ class Outputs:
 
     @property
     def _requested(self) -> dict[str, Path]:
-        formats = {
-            "csv": self.csv,
-            "markdown": self.markdown,
-            "json": self.json,
-            "junit": self.junit,
-            "benchmark_json": self.benchmark_json,
-            "comment": self.comment,
-        }
-        return {name: path for name, path in formats.items() if path is not None}
+        paths = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {name: path for name, path in paths.items() if path is not None}
 
     @property
     def files(self) -> dict[str, Path]:

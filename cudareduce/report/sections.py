@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cudareduce.errors import UsageError
-from cudareduce.report.collectives import collective_sections
+from cudareduce.grouping import group_by
 from cudareduce.report.columns import (
     COLUMNS,
     SOURCES,
-    answer_text,
     choice_notes,
     condition_notes,
     condition_text,
@@ -24,6 +23,7 @@ from cudareduce.report.columns import (
     label,
     shape_text,
     timed_columns,
+    verdict_text,
 )
 from cudareduce.report.numbers import (
     DASH,
@@ -33,8 +33,8 @@ from cudareduce.report.numbers import (
     size_text,
     sms_text,
 )
+from cudareduce.report.ranks import rank_sections
 from cudareduce.report.section import Section
-from cudareduce.report.spread import spread_sections
 from cudareduce.results.record import Record, Run
 
 _Item = TypeVar("_Item")
@@ -61,15 +61,12 @@ def sections(
 ) -> list[Section]:
     """A section for each reduction and size of a run, with the columns `more` in addition. `roots`
     are the first kernels of lineages, by kernel. Remarks on the run stand below the last table."""
-    found = collective_sections(run, [r for r in run.records if r.collective])
-    sharded = [r for r in run.records if r.ranks and r.block is not None and not r.source]
-    found += spread_sections(run, sharded)
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for r in run.records:
-        if r.source or not r.ranks:
-            odd, n = r.aligned_n is not None, r.n if r.aligned_n is None else r.aligned_n
-            key = (r.op, r.map, r.dtype, r.acc, n, r.rows, r.context, r.sms, r.source, r.ranks, odd)
-            groups.setdefault(key, []).append(r)
+    groups = group_by(
+        (r for r in run.records if r.source or not r.ranks),
+        lambda r: (r.op, r.map, r.dtype, r.acc, r.n if r.aligned_n is None else r.aligned_n, r.rows,
+                   r.context, r.sms, r.source, r.ranks, r.aligned_n is not None),
+    )  # fmt: skip
+    found = rank_sections(run)
     found += [
         _unaligned_section(run, group) if odd else _section(run, group, more, roots or {})
         for (*_, odd), group in groups.items()
@@ -105,7 +102,7 @@ def _verified(run: Run, title: str, records: Sequence[Record]) -> Section:
     rows = tuple(
         (
             label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
-            answer_text(r),
+            verdict_text(r),
             error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
         )
         for r in records
@@ -225,12 +222,10 @@ def _speedup_notes(timed: Sequence[Record], header: Sequence[str]) -> Iterator[s
 
 
 def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
-    without: dict[int, list[str]] = {}
-    for r in timed:
-        if r.time_us_low is None:
-            without.setdefault(len(r.medians_us), []).append(label(r))
-    for rounds, names in without.items():
-        who = "" if len(names) == len(timed) else f"{', '.join(dict.fromkeys(names))}: "
+    without = [r for r in timed if r.time_us_low is None]
+    for rounds, records in group_by(without, lambda r: len(r.medians_us)).items():
+        names = ", ".join(dict.fromkeys(map(label, records)))
+        who = "" if len(records) == len(timed) else f"{names}: "
         yield f"{who}{rounds} round{'s' if rounds > 1 else ''}: no interval; it takes at least 6"
 
 
@@ -291,10 +286,8 @@ def library_notes(records: Sequence[Record]) -> Iterator[str]:
 
 def by_reason(pairs: Iterable[tuple[_Item, str]]) -> dict[str, list[_Item]]:
     """The items of each reason, in the order of the first item."""
-    found: dict[str, list[_Item]] = {}
-    for item, reason in pairs:
-        found.setdefault(reason, []).append(item)
-    return found
+    groups = group_by(pairs, lambda pair: pair[1])
+    return {reason: [item for item, _ in group] for reason, group in groups.items()}
 
 
 def listed(words: Iterable[str]) -> str:
@@ -313,18 +306,15 @@ def first_few(words: Iterable[str], most: int) -> str:
 # Verification
 
 
-def answer_sections(records: Sequence[Record], title: str) -> list[Section]:
+def verification_sections(records: Sequence[Record], title: str) -> list[Section]:
     """The results of `verify`, one line a case, in a table for each number of SMs."""
-    groups: dict[int | None, list[Record]] = {}
-    for r in records:
-        groups.setdefault(r.sms, []).append(r)
     return [
-        _answers(group, title if sms is None else f"{title}, on {sms_text(sms)}")
-        for sms, group in groups.items()
-    ] or [_answers((), title)]
+        _verification(group, title if sms is None else f"{title}, on {sms_text(sms)}")
+        for sms, group in group_by(records, lambda r: r.sms).items()
+    ] or [_verification((), title)]
 
 
-def _answers(records: Sequence[Record], title: str) -> Section:
+def _verification(records: Sequence[Record], title: str) -> Section:
     header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
     names = _auto_names(records)
     rows = []
@@ -332,7 +322,7 @@ def _answers(records: Sequence[Record], title: str) -> Section:
     for r in records:
         accuracy = (error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp))
         name = names.get((label(r), shape_text(r)), label(r))
-        rows.append((name, r.reduced, r.dtype, answer_text(r), *accuracy, distinct_text(r)))
+        rows.append((name, r.reduced, r.dtype, verdict_text(r), *accuracy, distinct_text(r)))
         if r.verdict == "pass" and r.conditions:
             remarks.append((r, condition_text(r)))
         if r.reason:
@@ -386,15 +376,13 @@ def by_size(run: Run, name: str | None = None) -> list[Section]:
     if name not in (None, *tables):
         raise UsageError(f"there is no table {name} by size: name one of {', '.join(tables)}")
     wanted = {key: table for key, table in tables.items() if name in (None, key)}
-    groups: dict[tuple[object, ...], list[Record]] = {}
     if collectives:
-        for r in collectives:
-            groups.setdefault((r.kernel, r.op, r.dtype, r.ranks), []).append(r)
-        return [s for group in groups.values() for s in _collective_tables(run, group, wanted)]
-    for r in run.records:
-        if r.context:
-            key = (r.op, r.map, r.dtype, r.acc, r.rows, r.timing, r.sms)
-            groups.setdefault(key, []).append(r)
+        engines = group_by(collectives, lambda r: (r.kernel, r.op, r.dtype, r.ranks))
+        return [s for group in engines.values() for s in _collective_tables(run, group, wanted)]
+    groups = group_by(
+        (r for r in run.records if r.context),
+        lambda r: (r.op, r.map, r.dtype, r.acc, r.rows, r.timing, r.sms),
+    )
     if not groups:
         raise UsageError("this run has no libraries to compare with: use bench --peers")
     return [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.report.sections import answer_sections, sections
+from cudareduce.report.sections import sections, verification_sections
 from cudareduce.results.record import Run
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_told_with_the_kernel_that_was_taken() -> None:
     )  # fmt: skip
     [section] = sections(Run({}, H200, {}, (failed,)))
     assert "auto (reduce_tiles, 256 x 8): WRONG: off by one" in section.notes
-    [answers] = answer_sections([failed], "answers")
+    [answers] = verification_sections([failed], "answers")
     assert "auto (reduce_tiles, 256 x 8) sum float32: WRONG: off by one" in answers.notes
 
 

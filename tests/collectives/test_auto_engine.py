@@ -11,7 +11,7 @@ from cudareduce.collectives.engines import COSTS, engine_record, fastest_kernel,
 from cudareduce.collectives.kernels import kernels_of, load_kernels
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.report.collectives import collective_sections
+from cudareduce.report.ranks import rank_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 
@@ -90,7 +90,7 @@ def record(engine: str, us: float | None, n: int = 1000, half: float = 0.1) -> R
 
 def notes(*records: Record) -> tuple[str, ...]:
     found = [record_choice(r, KNOWN) for r in records]
-    (section,) = collective_sections(Run({}, DeviceInfo("GPU"), {}, tuple(found), "now"), found)
+    (section,) = rank_sections(Run({}, DeviceInfo("GPU"), {}, tuple(found), "now"))
     return section.notes
 
 

@@ -14,8 +14,8 @@ from cudareduce.collectives.collective import CollectiveRequest, requested_libra
 from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.collectives.nccl import Nccl, Wanted, load, version_in, version_text
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.report.collectives import collective_sections
 from cudareduce.report.publish import Outputs
+from cudareduce.report.ranks import rank_sections
 from cudareduce.results.record import Run
 from tests.collectives.nccls import Asked, compiled, together
 from tests.simulate import H200
@@ -70,7 +70,7 @@ def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
                                                               (1001, "skip", "unfit")]  # fmt: skip
     why = "it gives all ranks as many elements: give --n a multiple of 8"
     assert scattered[1].reason == why
-    sections = collective_sections(Run({}, H200, {}, tuple(found)), reduced)
+    sections = rank_sections(Run({}, H200, {}, tuple(reduced)))
     notes = [note for section in sections for note in section.notes]
     assert any(note.startswith("versions: nccl:1 2.28.9, nccl:2 2.32.3") for note in notes)
     assert f"nccl-symm:2: skipped: {no_windows}" in notes

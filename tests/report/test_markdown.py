@@ -11,7 +11,7 @@ import pytest
 
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
-from cudareduce.report.sections import answer_sections, sections
+from cudareduce.report.sections import sections, verification_sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load
 from tests.conftest import ROOT
@@ -104,7 +104,7 @@ def test_rows_with_one_reason_share_a_note() -> None:
         replace(first, kernel=kernel, op=op, verdict=verdict, reason=reason)
         for kernel, op, verdict, reason in cases
     ]
-    [answers] = answer_sections(records, "title")
+    [answers] = verification_sections(records, "title")
     assert answers.notes == (
         "skipped: no (4 rows): a, b (sum float32); c (max float32, sum float32)",
         "d sum float32: skipped: never",
