@@ -43,9 +43,9 @@ from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for, load_registry
 from cudareduce.progress import say
-from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
+from cudareduce.report.ci import Finding, comment_of, publish_findings
 from cudareduce.report.markdown import to_markdown
-from cudareduce.report.publish import Outputs, publish
+from cudareduce.report.publish import Outputs
 from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
 from cudareduce.results.store import check_writable, is_missing, write_text
@@ -326,13 +326,12 @@ def publish_rows(
     """Print and write a comparison; returns its exit codes."""
     section = compiled_section(rows, title, notes)
     findings = compiled_findings(rows, allow_gone=allow_gone)
-    publish(
-        outputs, [section],
-        {"junit": lambda: junit(findings, "cudareduce"),
-         "comment": lambda: comment_of(to_markdown([section])),
+    publish_findings(
+        outputs, [section], findings,
+        {"comment": lambda: comment_of(to_markdown([section])),
          "benchmark_json": lambda: "[]\n"},  # nothing was timed
         printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
-        commands=tell_ci(findings, [section], registry.place),
+        places=registry.place,
     )  # fmt: skip
     return exit_codes(rows, allow_gone=allow_gone)
 

@@ -18,9 +18,9 @@ from cudareduce.compare.report import called, in_short, problem_text, reduction_
 from cudareduce.errors import UsageError
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
-from cudareduce.report.ci import Finding, junit, tell_ci
+from cudareduce.report.ci import Finding, publish_findings
 from cudareduce.report.numbers import plain_text, short_size
-from cudareduce.report.publish import Outputs, publish
+from cudareduce.report.publish import Outputs
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few, listed
 from cudareduce.report.terminal import print_sections
@@ -194,18 +194,10 @@ def check(request: HistoryCheckRequest) -> int:
     skipped = _skipped_lines(history)
     sections = _judged_sections(judged, request, threshold, skipped)
     findings = [_finding(each) for each in judged]
-    publish(
-        request.outputs, sections,
-        {
-            "junit": lambda: junit(findings, "cudareduce history"),
-            "json": lambda: _judged_json(judged),
-        },
-        commands=tell_ci([each for each in findings if each.outcome == "failed"], sections,
-                         lambda kernel: None),
+    publish_findings(
+        request.outputs, sections, findings, {"json": lambda: _judged_json(judged)},
+        suite="cudareduce history", notes=skipped,
     )  # fmt: skip
-    if (request.outputs.piped or request.outputs.style) in ("json", "junit"):
-        for line in skipped:  # these formats have no place for them
-            say(line)
     return 1 if any(each.verdict == "SLOWER" for each in judged) else 0
 
 

@@ -27,10 +27,9 @@ from cudareduce.compare.verdicts import (
 )
 from cudareduce.errors import BaselineError, worst_exit_code
 from cudareduce.library.registry import Registry
-from cudareduce.progress import say
 from cudareduce.reduction.patterns import GIVEN
 from cudareduce.reduction.sizes import counted
-from cudareduce.report.ci import Finding, comment_of, junit, tell_ci
+from cudareduce.report.ci import Finding, comment_of, publish_findings
 from cudareduce.report.columns import way_text
 from cudareduce.report.markdown import code, escaped, to_markdown
 from cudareduce.report.numbers import (
@@ -42,7 +41,7 @@ from cudareduce.report.numbers import (
     sms_text,
     time_text,
 )
-from cudareduce.report.publish import Outputs, Texts, publish
+from cudareduce.report.publish import Outputs, Texts
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
@@ -114,17 +113,13 @@ def publish_comparison(
     own: Texts = {
         "comment": lambda: comment(report, ahead.code if ahead else {}),
         "benchmark_json": lambda: benchmark_series(rows),
-        "junit": lambda: junit(findings, "cudareduce"),
     }
-    publish(
-        outputs, sections, {**own, **(texts or {})},
+    publish_findings(
+        outputs, sections, findings, {**own, **(texts or {})},
         printed={"json": lambda: rows_json(rows, ahead.values if ahead else ())},
-        commands=tell_ci(findings, sections, registry.place),
+        places=registry.place, quiet=quiet,
+        notes=(*([_machine_text(drift)] if drift else []), *_run_notes(report)),
     )  # fmt: skip
-    if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
-        # These formats have no place for notes.
-        for note in (*([_machine_text(drift)] if drift else []), *_run_notes(report)):
-            say(note, quiet)
     return exit_code(report, judging)
 
 
@@ -445,20 +440,13 @@ def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
 
 def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
     """Library calls that are not compared, with the host times that differ most."""
-    calls: dict[str, list[tuple[float, float, int]]] = {}
+    calls: dict[str, list[tuple[float, str]]] = {}
     for before, now in host_only(old, new):
-        assert before.host_us
-        assert now.host_us
-        calls.setdefault(called(now), []).append((before.host_us, now.host_us, now.n))
-    texts = []
-    for name, times in calls.items():
-        old_us, new_us, n = max(times, key=lambda time: abs(log(time[1] / time[0])))
-        furthest = f", the largest difference of {len(times)}" if len(times) > 1 else ""
-        text = f"{plain_text(old_us, 2)}, now {plain_text(new_us, 2)} at n = {short_size(n)}"
-        texts.append(f"{name} {text}{furthest}")
-    if not texts:
-        return []
-    return [f"not compared, since only the host's time in us is known: {'; '.join(texts)}"]
+        us = before.host_us or 1.0, now.host_us or 1.0
+        text = f"{plain_text(us[0], 2)}, now {plain_text(us[1], 2)} at n = {short_size(now.n)}"
+        calls.setdefault(called(now), []).append((abs(log(us[1] / us[0])), text))
+    why = "not compared, since only the host's time in us is known"
+    return [f"{why}: {_furthest(calls)}"] if calls else []
 
 
 #: A skew is reported if it more than doubled, and grew by so many us and this share of the time.
@@ -467,22 +455,27 @@ _GROWN_US, _GROWN = 0.5, 0.02
 
 def skew_notes(rows: Sequence[Row]) -> list[str]:
     """Engines whose ranks end much further apart than before; a note, not a verdict."""
-    grown: dict[str, list[tuple[float, Record, float]]] = {}
+    grown: dict[str, list[tuple[float, str]]] = {}
     for row in rows:
         if not row.old or not row.new or row.old.skew_us is None or row.new.skew_us is None:
             continue
-        before, by = row.old.skew_us, row.new.skew_us - row.old.skew_us
-        if by > max(before, _GROWN_US, _GROWN * (row.new.time_us or 0.0)):
-            grown.setdefault(row.new.engine or row.new.kernel, []).append((by, row.new, before))
-    texts = []
-    for engine, cases in grown.items():
-        by, record, before = max(cases, key=lambda case: case[0])
-        furthest = f", the most of {len(cases)}" if len(cases) > 1 else ""
-        text = f"{plain_text(before, 2)}, now {plain_text(before + by, 2)} us"
-        texts.append(f"{engine} {text} at n = {short_size(record.n)}{furthest}")
-    if not texts:
-        return []
-    return [f"ranks end further apart than before (not judged): skew of {'; '.join(texts)}"]
+        before, now = row.old.skew_us, row.new.skew_us
+        if now - before > max(before, _GROWN_US, _GROWN * (row.new.time_us or 0.0)):
+            text = f"{plain_text(before, 2)}, now {plain_text(now, 2)} us"
+            text += f" at n = {short_size(row.new.n)}"
+            name = row.new.engine or row.new.kernel
+            grown.setdefault(name, []).append((now - before, text))
+    why = "ranks end further apart than before (not judged): skew of"
+    return [f"{why} {_furthest(grown)}"] if grown else []
+
+
+def _furthest(changes: Mapping[str, Sequence[tuple[float, str]]]) -> str:
+    """The largest change of each name, in words."""
+    return "; ".join(
+        f"{name} {max(some)[1]}"
+        + (f", the largest difference of {len(some)}" if len(some) > 1 else "")
+        for name, some in changes.items()
+    )
 
 
 #: The most kernels, rows per kernel, and names in a list of the comment.

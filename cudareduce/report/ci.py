@@ -18,7 +18,9 @@ from xml.etree import ElementTree
 
 from cudareduce.escapes import lines_shown, shown
 from cudareduce.grouping import group_by
+from cudareduce.progress import say
 from cudareduce.report.markdown import to_markdown
+from cudareduce.report.publish import Outputs, Texts, publish
 from cudareduce.report.section import Section
 from cudareduce.report.sections import first_few
 
@@ -94,6 +96,22 @@ def tell_ci(findings: Sequence[Finding], sections: Sequence[Section], places: Pl
     """Append to the step summary. Returns the workflow commands to print."""
     append_summary(sections, os.environ)
     return workflow_commands(findings, places, os.environ)
+
+
+def publish_findings(
+    outputs: Outputs, sections: Sequence[Section], findings: Sequence[Finding], texts: Texts, *,
+    suite: str = "cudareduce", printed: Texts | None = None, places: Places = lambda kernel: None,
+    notes: Sequence[str] = (), quiet: bool = False,
+) -> None:  # fmt: skip
+    """Write and print verdicts, with JUnit XML, a step summary and annotations. Formats without
+    room for `notes` have them on standard error."""
+    publish(
+        outputs, sections, {"junit": lambda: junit(findings, suite), **texts}, printed=printed,
+        commands=tell_ci(findings, sections, places),
+    )  # fmt: skip
+    if (outputs.piped or outputs.style) in ("json", "benchmark_json", "junit"):
+        for note in notes:
+            say(note, quiet)
 
 
 def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> None:
