@@ -1,7 +1,7 @@
 """The launch that `auto` takes on a GPU without a table: one rule, from three numbers of the GPU.
 
-The numbers are the SM count, the threads per SM and the size of the L2. What is faster than this
-on a GPU that was measured stands in the table of that GPU (`tables/`, written by `tune`).
+The numbers are the SM count, the threads per SM and the size of the L2. Faster launches on a GPU
+that was measured are in the table of that GPU (`tables/`, written by `tune`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Facts:
 
     @property
     def large(self) -> int:
-        """Bytes of an input beside which the L2 is small."""
+        """Bytes of an input that is much larger than the L2."""
         return 16 * (self.info.l2_bytes or _L2_BYTES)
 
     @property

@@ -12,6 +12,7 @@ from cudareduce.cli.check import check, compare, history
 from cudareduce.cli.help import HELP, Commands
 from cudareduce.cli.measure import (
     bench_,
+    collective,
     profile_,
     reproduce_,
     reveal_,
@@ -20,7 +21,6 @@ from cudareduce.cli.measure import (
     tune_,
     verify_,
 )
-from cudareduce.cli.several import collective
 from cudareduce.cli.show import completion, info, list_, plot, report, show
 from cudareduce.cli.streams import guard_streams
 from cudareduce.errors import CudareduceError

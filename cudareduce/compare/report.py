@@ -472,7 +472,7 @@ def skew_notes(rows: Sequence[Row]) -> list[str]:
 def _furthest(changes: Mapping[str, Sequence[tuple[float, str]]]) -> str:
     """The largest change of each name, in words."""
     return "; ".join(
-        f"{name} {max(some)[1]}"
+        f"{name} {max(some, key=lambda change: change[0])[1]}"
         + (f", the largest difference of {len(some)}" if len(some) > 1 else "")
         for name, some in changes.items()
     )

@@ -110,7 +110,7 @@ def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
     """Student's interval for the mean difference of pairs, else Welch's for the difference of
     means."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN, as said
+        warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN
         if paired:
             errors = _squared_error(new - old)
             freedom = np.full(len(old), old.shape[1] - 1.0)

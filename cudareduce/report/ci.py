@@ -124,9 +124,9 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
     try:
         room = _SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
         if len(text) > room:
-            told = b"\n\nCut off here: a step summary holds 1 MiB.\n"
-            whole = text[: max(room - len(told), 0)].rpartition(b"\n")[0]
-            text = (whole + told)[: max(room, 0)]
+            notice = b"\n\nCut off here: a step summary holds 1 MiB.\n"
+            whole = text[: max(room - len(notice), 0)].rpartition(b"\n")[0]
+            text = (whole + notice)[: max(room, 0)]
         with path.open("ab") as file:
             file.write(text)
     except OSError as error:  # a summary that cannot be written must not change the verdict
@@ -152,12 +152,12 @@ def junit(findings: Sequence[Finding], name: str) -> str:
             suite, "testcase", classname=shown(finding.kernel),
             name=shown(finding.what), time=f"{finding.seconds:.9f}",
         )  # fmt: skip
-        told = lines_shown(f"{finding.verdict}: {finding.text}", "\n")
+        text = lines_shown(f"{finding.verdict}: {finding.text}", "\n")
         if finding.outcome == "passed":
-            ElementTree.SubElement(case, "system-out").text = told
+            ElementTree.SubElement(case, "system-out").text = text
         else:
             kind = {"failed": "failure", "skipped": "skipped"}[finding.outcome]
-            ElementTree.SubElement(case, kind, type=finding.verdict, message=told)
+            ElementTree.SubElement(case, kind, type=finding.verdict, message=text)
     counts = Counter(finding.outcome for finding in findings)
     suite.set("tests", str(len(findings)))
     suite.set("failures", str(counts["failed"]))

@@ -1,1 +1,1 @@
-"""Published experiments, done again with their own sizes, their figures beside ours."""
+"""Repeats published experiments and compares with their figures."""

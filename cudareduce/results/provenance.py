@@ -27,7 +27,7 @@ def _git() -> str | None:
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return None
-    return said.stdout.strip() or None
+    return done.stdout.strip() or None

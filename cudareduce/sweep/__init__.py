@@ -1,1 +1,1 @@
-"""Times over a range of sizes, and what follows from them."""
+"""Times over a range of sizes or SMs, and models fitted to them."""

@@ -1,4 +1,4 @@
-"""`sweep`: the times of kernels over a range of sizes, or of SMs, and what follows from them."""
+"""`sweep`: time kernels over a range of sizes or SMs, and fit models."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which launch shape is fastest on this GPU? Searched, verified, measured, kept for `auto`."""
+"""Searches the fastest launch shapes on a GPU and stores them for `auto`."""

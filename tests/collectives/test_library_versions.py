@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.cli.several import collective
+from cudareduce.cli.measure import collective
 from cudareduce.collectives import library_versions
 from cudareduce.collectives.library_versions import check_library
 from cudareduce.compare.request import CheckRequest, Judging, Versions

@@ -589,171 +589,143 @@ def in_other_units(data: dict[str, Any]) -> None:
             one[name] *= 1000
 
 
-BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another tool's": (as_of_another_tool, "is not a result of cudareduce"),
-    "old schema": (lambda d: d.update(schema=0), "has schema 0, this version reads 1: bench again"),
-    "no records": (lambda d: d.update(records=[]), "holds no records"),
-    "records of another kind": (lambda d: d.update(records=[1]), "record 1: it is not an object"),
-    "no device": (lambda d: d.pop("device"), "device is missing"),
-    "protocol": (
-        lambda d: d.update(protocol={"rounds": "nine"}),
-        "protocol: rounds cannot be read",
+#: Fields of a file with values that are refused, by the place of their object.
+BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
+    ("", {"schema": 0}, "has schema 0, this version reads 1: bench again"),
+    ("", {"records": []}, "holds no records"),
+    ("", {"records": [1]}, "record 1: it is not an object"),
+    ("", {"protocol": {"rounds": "nine"}}, "protocol: rounds cannot be read"),
+    ("records.3", {"verdict": "fail"}, "a time, and the ver"),
+    ("records.3", {"verdict": "good"}, "verdict is not pass, fail or skip"),
+    ("records.3", {"time_us": -1.0}, "record 4: time_us is -1.0"),
+    ("records.3", {"n": "2^25"}, "record 4: n is not a whole number"),
+    ("records.3", {"op": 3}, "op is not a text"),
+    ("records.3", {"gb_s": float("nan")}, "gb_s is not a finite number"),
+    ("records.3", {"gb_s": 9999.0}, "gb_s 9999, but bytes over time"),
+    ("records.3", {"time_us": 999.0}, "time_us 999, but the median of its rounds is"),
+    ("records.3", {"host_us": -1.0}, "host_us is -1.0"),
+    ("records.3", {"time_us_min": 999.0}, "time_us_min 999 is more"),
+    ("records.3", {"error": 5.0, "bound": 1.0}, "error 5 is more than its bound 1, and it passed"),
+    ("records.3", {"ceiling_gb_s": 9999.0}, "but of ceiling_gb_s it is"),
+    ("protocol", {"rounds": 5}, "rounds, and 5 were requested"),
+    ("records.3", {"time_us_high": 1.0}, "of its interval"),
+    ("records.3", {"rounds_us": None}, "a time without rounds"),
+    ("records.3", {"rounds_us": ["a"]}, "rounds_us is not a list of numbers"),
+    ("records.3", {"ranks": 0}, "ranks is 0"),
+    ("records.3", {"busbw_gb_s": -3.0}, "busbw_gb_s is -3"),
+    ("records.3", {"backend": "cpu"}, "from the backend"),
+    ("", {"schema": "1"}, "schema is not a whole number; bench"),
+    ("", {"schema": True}, "schema is not a whole number"),
+    ("", {"schema": 1.0}, "schema is not a whole number"),
+    ("", {"records": None}, "records is missing; bench again"),
+    ("", {"records": {}}, "records is not a list"),
+    ("", {"device": []}, "device is not an object"),
+    ("", {"protocol": None}, "protocol is missing"),
+    ("", {"device": {"name": None}}, "device: name is missing"),
+    ("device", {"name": " "}, "does not name its GPU"),
+    ("device", {"power_limit_w": "700"}, "device: power_limit_w is not a number"),
+    ("device", {"ecc": 1}, "device: ecc is not true or false"),
+    ("protocol", {"kernels": [5]}, "kernels cannot be read"),
+    ("records.3", {"bytes": "9"}, "bytes is not a whole number"),
+    ("records.3", {"bytes": [9]}, "bytes is not a whole number"),
+    ("records.3", {"bytes": 10**400}, "not a finite number"),
+    ("records.3", {"n": True}, "n is not a whole number"),
+    ("records.3", {"block": 0}, "block is 0"),
+    (
+        "records.3",
+        {"rounds_us": [10**400] * 9},
+        "record 4: rounds_us holds a number that is not finite",
     ),
-    "a field missing": (lambda d: d["records"][3].pop("op"), "record 4: op is missing"),
-    "wrong, with a time": (lambda d: d["records"][3].update(verdict="fail"), "a time, and the ver"),
-    "unknown verdict": (
-        lambda d: d["records"][3].update(verdict="good"),
-        "verdict is not pass, fail or skip",
+    (
+        "records.3",
+        {"verdict": "fail", "time_us": None, "reason": 5},
+        "record 4: reason is not a text",
     ),
-    "negative time": (lambda d: d["records"][3].update(time_us=-1.0), "record 4: time_us is -1.0"),
-    "text for a number": (
-        lambda d: d["records"][3].update(n="2^25"),
-        "record 4: n is not a whole number",
+    ("records.3", {"pct_ceiling": float("nan")}, "not a finite number"),
+    ("records.3", {"sm_mhz": -1}, "sm_mhz is -1.0"),
+    ("records.3", {"kernel": "\ud800"}, "half a character"),
+    ("records.3", {"region": "bogus"}, "region is 'bogus'"),
+    ("tool", {"name": "nvbench"}, "is of 'nvbench': bench"),
+    (
+        "protocol",
+        {"flush_bytes_read": 0},
+        "record 1: a cold time, and a flush of 0 bytes, which is less than the cache",
     ),
-    "no timing": (
+    ("protocol", {"timing": "warm"}, "record 1: timing is cold, and the run's is warm"),
+    (
+        "protocol",
+        {"region": "first-pass"},
+        "record 1: region is total, and the run's is first-pass",
+    ),
+    (
+        "records.3",
+        {"n": 2**10},
+        "record 4: bytes is 16777220, and 1024 elements of float32 are 4096",
+    ),
+    (
+        "protocol",
+        {"graph": True},
+        "record 1: timing is cold, and the run replayed graphs, of which none is here",
+    ),
+    ("protocol", {"graph": 1}, "graph cannot be read"),
+    ("protocol", {"timing": 7}, "timing cannot be read"),
+    ("protocol", {"region": ["total"]}, "region cannot be read"),
+    ("protocol", {"flush_bytes_read": "512 MiB"}, "flush_bytes_read cannot be"),
+    ("protocol", {"flush_bytes_read": -1}, "flush_bytes_read cannot be read"),
+    ("protocol", {"flush_bytes_read": 10**400}, "flush_bytes_read cannot be read"),
+    ("protocol", {"rounds": 10**50}, "rounds cannot be read"),
+    ("protocol", {"rounds": True}, "rounds cannot be read"),
+    ("records.3", {"pattern": "bogus"}, "pattern is 'bogus'"),
+]
+#: Other changes that are refused.
+BAD_FILES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (as_of_another_tool, "is not a result of cudareduce"),
+    (lambda d: d.pop("device"), "device is missing"),
+    (lambda d: d["records"][3].pop("op"), "record 4: op is missing"),
+    (
         lambda d: (
             d["protocol"].update(timing=" , ", flush_bytes_read=1)
             or [one.update(timing="cold") for one in d["records"]]
         ),
         "a cold time, and a flush of 1 bytes",
     ),
-    "number for a text": (lambda d: d["records"][3].update(op=3), "op is not a text"),
-    "nan": (lambda d: d["records"][3].update(gb_s=float("nan")), "gb_s is not a finite number"),
-    "bandwidth": (lambda d: d["records"][3].update(gb_s=9999.0), "gb_s 9999, but bytes over time"),
-    "time and rounds": (
-        lambda d: d["records"][3].update(time_us=999.0),
-        "time_us 999, but the median of its rounds is",
-    ),
-    "the longest round": (
+    (
         lambda d: d["records"][3]["rounds_us"].__setitem__(slice(0, 5), [999.0] * 5),
         "but the median of its rounds is 999",
     ),
-    "host time": (lambda d: d["records"][3].update(host_us=-1.0), "host_us is -1.0"),
-    "least time": (lambda d: d["records"][3].update(time_us_min=999.0), "time_us_min 999 is more"),
-    "error and bound": (
-        lambda d: d["records"][3].update(error=5.0, bound=1.0),
-        "error 5 is more than its bound 1, and it passed",
-    ),
-    "ceiling": (lambda d: d["records"][3].update(ceiling_gb_s=9999.0), "but of ceiling_gb_s it is"),
-    "more rounds than asked": (
-        lambda d: d["protocol"].update(rounds=5),
-        "rounds, and 5 were requested",
-    ),
-    "time and interval": (lambda d: d["records"][3].update(time_us_high=1.0), "of its interval"),
-    "no rounds": (lambda d: d["records"][3].update(rounds_us=None), "a time without rounds"),
-    "rounds of text": (
-        lambda d: d["records"][3].update(rounds_us=["a"]),
-        "rounds_us is not a list of numbers",
-    ),
-    "no rank": (lambda d: d["records"][3].update(ranks=0), "ranks is 0"),
-    "no busbw": (lambda d: d["records"][3].update(busbw_gb_s=-3.0), "busbw_gb_s is -3"),
-    "twice": (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
-    "emulated, with a time": (lambda d: d["records"][3].update(backend="cpu"), "from the backend"),
-    "schema of text": (lambda d: d.update(schema="1"), "schema is not a whole number; bench"),
-    "schema true": (lambda d: d.update(schema=True), "schema is not a whole number"),
-    "schema 1.0": (lambda d: d.update(schema=1.0), "schema is not a whole number"),
-    "records none": (lambda d: d.update(records=None), "records is missing; bench again"),
-    "records of no list": (lambda d: d.update(records={}), "records is not a list"),
-    "device a list": (lambda d: d.update(device=[]), "device is not an object"),
-    "no protocol": (lambda d: d.update(protocol=None), "protocol is missing"),
-    "no name": (lambda d: d["device"].pop("name"), "device: name is missing; bench again"),
-    "nothing known of the device": (
-        lambda d: d.update(device=dict.fromkeys(d["device"])),
-        "device: name is missing",
-    ),
-    "empty name": (
-        lambda d: d["device"].update(name=" "),
-        "does not name its GPU",
-    ),
-    "power of text": (
-        lambda d: d["device"].update(power_limit_w="700"),
-        "device: power_limit_w is not a number",
-    ),
-    "ecc of 1": (lambda d: d["device"].update(ecc=1), "device: ecc is not true or false"),
-    "kernels of numbers": (lambda d: d["protocol"].update(kernels=[5]), "kernels cannot be read"),
-    "bytes of text": (lambda d: d["records"][3].update(bytes="9"), "bytes is not a whole number"),
-    "bytes a list": (lambda d: d["records"][3].update(bytes=[9]), "bytes is not a whole number"),
-    "bytes beyond all": (lambda d: d["records"][3].update(bytes=10**400), "not a finite number"),
-    "n true": (lambda d: d["records"][3].update(n=True), "n is not a whole number"),
-    "block 0": (lambda d: d["records"][3].update(block=0), "block is 0"),
-    "a round beyond all": (
-        lambda d: d["records"][3].update(rounds_us=[10**400] * 9),
-        "record 4: rounds_us holds a number that is not finite",
-    ),
-    "a round of nothing": (
-        lambda d: d["records"][3]["rounds_us"].append(1e-300),
-        "a number that is no time",
-    ),
-    "reason a number": (
-        lambda d: d["records"][3].update(verdict="fail", time_us=None, reason=5),
-        "record 4: reason is not a text",
-    ),
-    "share of text, another card": (
+    (lambda d: d["records"].append(d["records"][3]), "is a second one of"),
+    (lambda d: d["device"].pop("name"), "device: name is missing; bench again"),
+    (lambda d: d["records"][3]["rounds_us"].append(1e-300), "a number that is no time"),
+    (
         lambda d: d["device"].update(uuid="x") or d["records"][3].update(pct_ceiling="99"),
         "pct_ceiling is not a number",
     ),
-    "share nan": (
-        lambda d: d["records"][3].update(pct_ceiling=float("nan")),
-        "not a finite number",
-    ),
-    "clock below 0": (lambda d: d["records"][3].update(sm_mhz=-1), "sm_mhz is -1.0"),
-    "half a character": (lambda d: d["records"][3].update(kernel="\ud800"), "half a character"),
-    "unknown region": (lambda d: d["records"][3].update(region="bogus"), "region is 'bogus'"),
-    "another tool's name": (lambda d: d["tool"].update(name="nvbench"), "is of 'nvbench': bench"),
-    "a flush of nothing": (
-        lambda d: d["protocol"].update(flush_bytes_read=0),
-        "record 1: a cold time, and a flush of 0 bytes, which is less than the cache",
-    ),
-    "another timing": (
-        lambda d: d["protocol"].update(timing="warm"),
-        "record 1: timing is cold, and the run's is warm",
-    ),
-    "another region": (
-        lambda d: d["protocol"].update(region="first-pass"),
-        "record 1: region is total, and the run's is first-pass",
-    ),
-    "n and bytes": (
-        lambda d: d["records"][3].update(n=2**10),
-        "record 4: bytes is 16777220, and 1024 elements of float32 are 4096",
-    ),
-    "a thousand times too short": (
-        in_other_units,
-        "gb_s is 3.785e+05, and its memory brings 4814 at most",
-    ),
-    "graphs of which none is here": (
-        lambda d: d["protocol"].update(graph=True),
-        "record 1: timing is cold, and the run replayed graphs, of which none is here",
-    ),
-    "a graph of a run without": (
+    (in_other_units, "gb_s is 3.785e+05, and its memory brings 4814 at most"),
+    (
         lambda d: d["protocol"].update(graph=False) or d["records"][3].update(timing="cold graph"),
         "record 4: timing is cold graph, and the run replayed no graph",
     ),
-    "graph of 1": (lambda d: d["protocol"].update(graph=1), "graph cannot be read"),
-    "a timing of 7": (lambda d: d["protocol"].update(timing=7), "timing cannot be read"),
-    "regions": (lambda d: d["protocol"].update(region=["total"]), "region cannot be read"),
-    "a flush of text": (
-        lambda d: d["protocol"].update(flush_bytes_read="512 MiB"),
-        "flush_bytes_read cannot be",
-    ),
-    "a flush below nothing": (
-        lambda d: d["protocol"].update(flush_bytes_read=-1),
-        "flush_bytes_read cannot be read",
-    ),
-    "a flush beyond all": (
-        lambda d: d["protocol"].update(flush_bytes_read=10**400),
-        "flush_bytes_read cannot be read",
-    ),
-    "rounds beyond all": (lambda d: d["protocol"].update(rounds=10**50), "rounds cannot be read"),
-    "rounds true": (lambda d: d["protocol"].update(rounds=True), "rounds cannot be read"),
-    "unknown pattern": (lambda d: d["records"][3].update(pattern="bogus"), "pattern is 'bogus'"),
-}
+]
 
 
-@pytest.mark.parametrize("name", BAD_FILES)
+def with_fields(place: str, fields: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
+    """Sets fields of the object at a place such as records.3."""
+
+    def change(data: Any) -> None:
+        for key in filter(None, place.split(".")):
+            data = data[int(key) if key.isdigit() else key]
+        data.update(fields)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [*((with_fields(place, fields), why) for place, fields, why in BAD_FIELDS), *BAD_FILES],
+)
 def test_a_file_that_cannot_be_trusted_is_refused(
-    cudareduce: Call, tmp_path: Path, name: str
+    cudareduce: Call, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    change, message = BAD_FILES[name]
     bad = changed(tmp_path / "bad.json", change)
     for command in (
         ("compare", bad, AFTER), ("compare", BEFORE, bad), ("check", "--baseline", bad),
