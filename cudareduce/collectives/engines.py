@@ -17,7 +17,7 @@ import numpy as np
 
 from cudareduce.backend import Backend, BackendName, Launch, Program, Source
 from cudareduce.collectives.communicator import LIBRARY_REMEDY, LIMIT_S, Communicator, watchdog
-from cudareduce.collectives.inputs import UFUNCS, from_storage, output_slice, to_storage
+from cudareduce.collectives.inputs import UFUNCS, output_slice
 from cudareduce.collectives.kernels import (
     AUTO,
     MOST_MAIL,
@@ -31,6 +31,7 @@ from cudareduce.collectives.names import Collective
 from cudareduce.collectives.windows import Windows, flags_bytes
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault
 from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import as_numbers, stored
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 
@@ -169,13 +170,13 @@ class HostEngine(Engine):
         nbytes = n * dtype.size
         own = stage.backend.download(self.windows.part(parts.input, nbytes), dtype.storage, n)
         arrays = [
-            from_storage(np.frombuffer(data, dtype.storage), dtype)
+            as_numbers(np.frombuffer(data, dtype.storage), dtype)
             for data in stage.comm.all_gather_bytes(own.tobytes())
         ]
         acc = stage.reduction.acc.storage
         value = UFUNCS[stage.reduction.op.name].reduce(arrays, dtype=acc)
         part = stage.own_slice(n)
-        result = np.ascontiguousarray(to_storage(value, dtype)[part])
+        result = np.ascontiguousarray(stored(value, dtype)[part])
         stage.backend.write(
             self.windows.part(parts.output, nbytes), result, part.start * dtype.size
         )

@@ -18,10 +18,8 @@ import numpy as np
 
 from cudareduce.collectives.kernels import vector_of
 from cudareduce.collectives.names import Collective
-from cudareduce.reduction.dtypes import DType
+from cudareduce.reduction.inputs import Array, stored
 from cudareduce.reduction.operators import Reduction
-
-Array = np.ndarray
 
 #: NumPy's functions for the operators.
 UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -56,21 +54,6 @@ def random_values(rank: int, n: int, *, factors: bool = False) -> Array:
     random = np.random.default_rng([7, rank, n])
     signs: Array = random.choice([-1.0, 1.0], n)
     return signs * (random.uniform(0.75, 1.25, n) if factors else random.exponential(1.0, n))
-
-
-def to_storage(values: Array, dtype: DType) -> Array:
-    """Convert values to the dtype's storage; bfloat16 is stored as its bits."""
-    if dtype.name != "bfloat16":
-        return values.astype(dtype.storage)
-    bits = values.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-
-
-def from_storage(array: Array, dtype: DType) -> Array:
-    """The values of such an array, which NumPy can compare."""
-    if dtype.name != "bfloat16":
-        return array
-    return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 def expected(reduction: Reduction, inputs: list[Array]) -> Array:
@@ -158,14 +141,14 @@ class ShardedArray:
         own = shard_range(self.n, rank, self.ranks)
         begin = own.start % _PERIOD
         if begin + len(own) <= _PERIOD:
-            values = to_storage(self._base[begin : begin + len(own)], self.reduction.dtype)
+            values = stored(self._base[begin : begin + len(own)].copy(), self.reduction.dtype)
         else:
-            whole = np.roll(to_storage(self._base, self.reduction.dtype), -begin)
+            whole = np.roll(stored(self._base, self.reduction.dtype), -begin)
             values = np.resize(whole, len(own))
         for place, value in self.marks.items():
             if place in own:
                 written = np.nan if place == self.nan_at else value
-                values[place - own.start] = to_storage(np.array([written]), self.reduction.dtype)[0]
+                values[place - own.start] = stored(np.array([written]), self.reduction.dtype)[0]
         return values
 
     @property

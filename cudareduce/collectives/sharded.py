@@ -41,12 +41,9 @@ from cudareduce.collectives.engines import Stage, build_programs, raise_if_gave_
 from cudareduce.collectives.inputs import (
     SHARDED_OPS,
     UFUNCS,
-    Array,
     ShardedArray,
-    from_storage,
     random_values,
     shard_range,
-    to_storage,
 )
 from cudareduce.collectives.kernels import device_text, helper_source, shared_source
 from cudareduce.collectives.launcher import gpu_of, has_own_gpu, require_equal, start
@@ -78,6 +75,7 @@ from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.libraries.contract import AbsentError
 from cudareduce.library.registry import Choice, load_registry
 from cudareduce.progress import Progress, phase
+from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import OPERATORS, Reduction
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.report.sections import sections
@@ -467,8 +465,8 @@ class ShardCalls:
         if reduction.dtype.kind != "float" or reduction.op.name not in ("sum", "mean"):
             array = ShardedArray(reduction, self.n, stage.comm.size, 0)
             return array.of(stage.comm.rank), array.result, None
-        values = to_storage(random_values(stage.comm.rank, len(self.shard.own)), reduction.dtype)
-        wide = from_storage(values, reduction.dtype).astype(np.float64)
+        values = stored(random_values(stage.comm.rank, len(self.shard.own)), reduction.dtype)
+        wide = as_numbers(values, reduction.dtype).astype(np.float64)
         sums = stage.comm.all_gather([float(wide.sum()), float(np.abs(wide).sum())])
         exact, size = sum(s for s, _ in sums), sum(a for _, a in sums)
         bound = self.n * reduction.acc.epsilon * size  # for any summation order

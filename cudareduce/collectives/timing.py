@@ -23,11 +23,12 @@ import numpy as np
 from cudareduce.backend import Buffer, Launch, Program, TimedBackend
 from cudareduce.collectives.communicator import watchdog
 from cudareduce.collectives.engines import Stage, StreamEngine, compile_helpers, raise_if_gave_up
-from cudareduce.collectives.inputs import Array, exact_values, expected, to_storage
+from cudareduce.collectives.inputs import exact_values, expected
 from cudareduce.collectives.kernels import PACK_BYTES
 from cudareduce.collectives.windows import Part, Windows
 from cudareduce.intervals import interval, known, noise_pct
 from cudareduce.progress import Progress
+from cudareduce.reduction.inputs import Array, stored
 from cudareduce.results.record import Record
 
 Name = TypeVar("Name", bound=Hashable)
@@ -243,7 +244,7 @@ class TimedArrays:
 
     def _tiled(self, values: Array) -> Array:
         """`n` elements of a repeating array, in storage."""
-        return np.resize(to_storage(values, self.stage.reduction.dtype), self.n)
+        return np.resize(stored(values, self.stage.reduction.dtype), self.n)
 
     def close(self) -> None:
         self.backend.free(*self.expected, *self.inputs, *self.counts)

@@ -17,16 +17,14 @@ import numpy as np
 from cudareduce.collectives.communicator import Communicator
 from cudareduce.collectives.engines import Engine, Stage
 from cudareduce.collectives.inputs import (
-    Array,
     exact_values,
     expected,
-    from_storage,
     random_values,
-    to_storage,
 )
 from cudareduce.collectives.kernels import FEW, PACK_BYTES, vector_of
 from cudareduce.collectives.windows import GUARD_BYTES, Part
 from cudareduce.errors import KernelFault
+from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.results.record import Record
 
 #: The fewest late ranks to test, calls with the same input, and how late a rank is: in s on the
@@ -187,7 +185,7 @@ class EngineCalls:
         if reduction.dtype.kind == "float" and turn % 2 and not library:
             inputs = [values.astype(np.float64) for values in inputs]
             inputs[(turn // 2 + 1) % ranks][self.n // 2] = np.nan
-        return to_storage(inputs[rank], reduction.dtype), self._rounded(expected(reduction, inputs))
+        return stored(inputs[rank], reduction.dtype), self._rounded(expected(reduction, inputs))
 
     def repeated(self) -> tuple[Array, Array, Array | None]:
         reduction, ranks, rank = self.stage.reduction, self.stage.comm.size, self.stage.comm.rank
@@ -195,10 +193,10 @@ class EngineCalls:
         if reduction.dtype.kind != "float":
             inputs = [exact_values(reduction, each, 0, self.n) for each in range(ranks)]
             right = self._rounded(expected(reduction, inputs))
-            return to_storage(inputs[rank], reduction.dtype), right, None
-        own = [to_storage(random_values(each, self.n, factors=product), reduction.dtype)
+            return stored(inputs[rank], reduction.dtype), right, None
+        own = [stored(random_values(each, self.n, factors=product), reduction.dtype)
                for each in range(ranks)]  # fmt: skip
-        values = [from_storage(each, reduction.dtype).astype(np.float64) for each in own]
+        values = [as_numbers(each, reduction.dtype).astype(np.float64) for each in own]
         # at most `ranks` roundings per element, the last one to the dtype
         sizes = (np.prod if product else np.sum)(np.abs(values), axis=0)
         bound: Array = ranks * reduction.dtype.epsilon * sizes[self._own]
@@ -218,7 +216,7 @@ class EngineCalls:
         before, after = self._bytes(given), self._bytes(output)
         dtype = self.stage.reduction.dtype
         result = after[front : front + values.nbytes].view(dtype.storage)
-        return CallOutput(from_storage(result, dtype), before, after)
+        return CallOutput(as_numbers(result, dtype), before, after)
 
     def result(self, output: CallOutput) -> Array:
         return output.result[self._own]
@@ -250,7 +248,7 @@ class EngineCalls:
     def _rounded(self, values: Array) -> Array:
         """This rank's share of a result, as the dtype stores it."""
         dtype = self.stage.reduction.dtype
-        return from_storage(to_storage(values, dtype), dtype)[self._own]
+        return as_numbers(stored(values, dtype), dtype)[self._own]
 
     def _bytes(self, part: Part) -> Array:
         return self.stage.backend.download(part, "uint8", part.nbytes).copy()

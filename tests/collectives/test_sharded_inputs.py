@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.collectives.inputs import SHARDED_OPS, ShardedArray, from_storage, shard_range
+from cudareduce.collectives.inputs import SHARDED_OPS, ShardedArray, shard_range
+from cudareduce.reduction.inputs import as_numbers
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.reduction.reference import reference
 
@@ -19,7 +20,7 @@ def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
     """What NumPy makes of all shares, one behind the other."""
     whole = np.concatenate([content.of(rank) for rank in range(content.ranks)])
     assert len(whole) == content.n
-    values = from_storage(whole, reduction.dtype)
+    values = as_numbers(whole, reduction.dtype)
     kind = np.dtype(reduction.result_dtype)
     if reduction.op.indexed:
         return np.int64(getattr(np, reduction.op.name)(values))
