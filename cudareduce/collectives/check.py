@@ -103,13 +103,14 @@ def _check_problems(request: CheckRequest) -> None:
     for name in request.kernels:
         if name not in COLLECTIVES:
             raise UsageError(
-                f"{name} is a kernel of one GPU, and others named are collectives: check them apart"
+                f"{name} is a kernel of one GPU, and other names are collectives: check them "
+                "separately"
             )
     for op in request.op or ():
         if op not in OPS:
             raise UsageError(f"--op {op}: arrays are combined by one of {', '.join(OPS)}")
     if request.rows not in (None, 1):
-        raise UsageError("--rows is about reductions of one GPU: leave it out of collectives")
+        raise UsageError("--rows applies to reductions on one GPU: leave it out for collectives")
     if 0 in request.sizes:
         raise UsageError("--n 0: there is nothing to exchange")
 
@@ -262,7 +263,7 @@ def _stored_jobs(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...
             jobs.append(Job(collective, op, ranks, dtypes, tuple(sorted(sizes)), engines, links))
     if not jobs:
         raise UsageError(
-            "none of the baseline's engines is there any more: name the folder of their kernels "
+            "no engine of the baseline exists any more: name the folder of their kernels "
             "with --kernels"
         )
     return tuple(jobs)
@@ -291,7 +292,7 @@ def _refuse_single_gpu_options(request: CheckRequest) -> None:
         if getattr(request, name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"{option} is about reductions of one GPU: leave it out of collectives"
+                f"{option} applies to reductions on one GPU: leave it out for collectives"
             )
 
 
@@ -307,7 +308,7 @@ def _check_record(record: Record) -> None:
             )
     if record.engine and record.engine.startswith(("nccl:", "nccl-symm:")):
         raise UsageError(
-            f"the baseline holds {record.engine}, of a file that --nccl named then: name the "
+            f"the baseline holds {record.engine}, of a file given with --nccl: name the "
             "engines to check, or use check --library nccl=OLD,NEW"
         )
     if record.n < 1 or not record.engine or "," in record.engine:
@@ -323,8 +324,8 @@ def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
     gpus = gpu_count()
     if gpus < ranks:
         raise EnvironmentProblem(
-            f"{ranks} ranks with a GPU each are to be measured, and here "
-            f"{'is one' if gpus == 1 else f'are {gpus}'}: check it where there are as many"
+            f"{ranks} ranks need a GPU each, and this machine has {gpus}: check it where there are "
+            "as many"
         )
     with open_backend(spec) as backend:
         return backend.info()
@@ -402,7 +403,7 @@ class JobMeasurement:
                 for record in self.stored.records if job.holds(record)
             ))  # fmt: skip
         if code not in _WHOLE or not path.exists():
-            where = "see what they said on standard error"
+            where = "see their standard error"
             return Cut(f"the {job.ranks} ranks ended with code {code}: {where}", code)
         result = load(path)
         path.unlink()

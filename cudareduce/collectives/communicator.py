@@ -264,7 +264,7 @@ class Communicator:
             for peer, at in heard.items():
                 if time.monotonic() - at > self._silence_s:
                     return self._fail(
-                        f"{peer} has not been heard of for {self._silence_s:g} s: see what it "
+                        f"{peer} has sent no heartbeat for {self._silence_s:g} s: see what it "
                         "printed, and that all ranks run the same command"
                     )
             if self._parent not in (None, os.getppid()):

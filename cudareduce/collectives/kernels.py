@@ -96,7 +96,7 @@ def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
             kernel = _load(path)
             if kernel.short == AUTO:
                 raise UsageError(
-                    f"{path}: peer:{AUTO} is what picks a kernel: give it another name"
+                    f"{path}: peer:{AUTO} is the engine that chooses a kernel: rename the file"
                 )
             other = engines.setdefault((kernel.collective, kernel.short), path)
             if other is not path:
@@ -111,21 +111,21 @@ def _load(path: Path) -> ExchangeKernel:
     text = read_source(path)
     header = find_header(path, text)
     if header is None or text[: text.index(OPENS)].strip():
-        raise UsageError(f"{path}: a kernel of several GPUs begins with a header, {OPENS}")
+        raise UsageError(f"{path}: a multi-GPU kernel begins with front matter, {OPENS}")
     known = {f.name: f.default is MISSING for f in fields(ExchangeKernel) if f.name not in _OF_FILE}
     for key in header.values:
         if key not in known:
-            raise UsageError(f"{path}: {key}: no word of such a header: {', '.join(known)}")
+            raise UsageError(f"{path}: {key} is not a key of this front matter: {', '.join(known)}")
     for key, needed in known.items():
         if needed and key not in header.values:
-            raise UsageError(f"{path}: the header does not say {key}")
+            raise UsageError(f"{path}: the front matter lacks {key}")
     for key, value in header.values.items():
         problem = _problem(key, value)
         if problem:
             raise UsageError(f"{path}: {key}: {problem}")
     kernel = ExchangeKernel(path.stem, path, text, **header.values)
     if kernel.mail == "shares" and kernel.blocks < 2:
-        raise UsageError(f"{path}: blocks: half of those that send shares add: 2 or more")
+        raise UsageError(f"{path}: blocks: must be 2 or more, since half of them send shares")
     return kernel
 
 

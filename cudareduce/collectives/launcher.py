@@ -47,8 +47,8 @@ def check_room(n: int, ranks: int) -> None:
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
     if too_large:
         raise EnvironmentProblem(
-            f"--n {n}: {ranks} ranks that each compute what all put in: that {too_large}; give "
-            "fewer elements"
+            f"--n {n}: each of {ranks} ranks computes the inputs of all, which {too_large}; "
+            "give fewer elements"
         )
 
 
@@ -72,8 +72,7 @@ def require_equal(comm: Communicator, what: Any) -> None:
     """Raise UsageError on all ranks if `what` differs between them, and RankLost."""
     if len({json.dumps(each) for each in comm.all_gather(what)}) > 1:
         raise UsageError(
-            "ranks were asked for different things: start all with the same command, and the "
-            "same kernels"
+            "ranks have different options or kernels: start all with the same command and files"
         )
 
 
@@ -157,9 +156,9 @@ def _print_crashes(
             for line in text.splitlines()[-_MOST_LINES:]:
                 print(f"rank {rank}: {line}", file=sys.stderr)
         if code < 0:
-            why = f"was ended: {signal.strsignal(-code) or f'signal {-code}'}"
+            why = f"was killed: {signal.strsignal(-code) or f'signal {-code}'}"
             if rank in standing:
-                why = "stood still and was ended"
+                why = "did not respond and was killed"
             elif -code in (signal.SIGSEGV, signal.SIGBUS):
                 why += ": see what its kernel reads and writes"
             print(f"rank {rank} {why}", file=sys.stderr)

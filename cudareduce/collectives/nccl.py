@@ -109,7 +109,7 @@ def load(path: Path | None) -> Nccl:
         with suppress(UsageError):
             return _open_library(name, name)
     raise EnvironmentProblem(
-        f"there is no NCCL here: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
+        f"NCCL was not found: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
     )
 
 
@@ -132,12 +132,12 @@ def _open_library(name: str, said: str) -> Nccl:
         raise UsageError(f"{said} cannot be loaded ({why}): name a {NAME}") from None
     except AttributeError as error:
         missing = str(error).rpartition(" ")[2]
-        raise UsageError(f"{said} is no NCCL, as it has no {missing}: name a {NAME}") from None
+        raise UsageError(f"{said} is not NCCL: it has no {missing}: name a {NAME}") from None
     with suppress(AttributeError):
         library.ncclGetLastError.restype = ctypes.c_char_p
     code = _NUMBER()
     if library.ncclGetVersion(ctypes.byref(code)):
-        raise UsageError(f"{said} does not tell its version: name another {NAME}")
+        raise UsageError(f"{said} does not report its version: name another {NAME}")
     return Nccl(library, version_text(code.value))
 
 
@@ -246,7 +246,7 @@ def version_in(path: Path) -> str:
         case Exited():
             why = event.how
         case TimedOut():
-            why = f"does not tell its version within {_LIMIT_S:g} s"
+            why = f"does not report its version within {_LIMIT_S:g} s"
     raise UsageError(f"--nccl {path} {why}: name another {NAME}")
 
 
@@ -298,7 +298,7 @@ def library_engines(
         for library in sorted(wanted, key=lambda library: library.kind != "torch"):
             cause, why = "unfit", _why_unfit(library.kind, stage)
             if not why and backend is None:
-                cause, why = "machine", "takes a GPU for each rank, and nothing of it is tried here"
+                cause, why = "machine", "needs a GPU for each rank, so it is not run here"
             elif not why and backend:
                 try:
                     engine = start[library.kind](library, stage, backend)
@@ -315,11 +315,11 @@ def _why_unfit(kind: Kind, stage: Stage) -> str | None:
     """Why a library does not support a collective and reduction, or None."""
     op, dtype = stage.reduction.op.name, stage.reduction.dtype.name
     if kind == "torch" and dtype in _NOT_IN_TORCH:
-        return f"torch.distributed takes no {dtype}"
+        return f"torch.distributed does not support {dtype}"
     if kind == "nccl-symm" and stage.collective == "reduce":
-        return "NCCL has no kernels of symmetric memory for reduce"
+        return "NCCL has no symmetric-memory kernels for reduce"
     if kind == "nccl-symm" and (op != "sum" or dtype not in _SYMMETRIC):
-        return f"NCCL has kernels of symmetric memory for sums of {', '.join(_SYMMETRIC)} alone"
+        return f"NCCL has symmetric-memory kernels only for sums of {', '.join(_SYMMETRIC)}"
     return None
 
 
@@ -330,7 +330,9 @@ class LibraryEngine(StreamEngine):
         stage = self.stage
         multiple = vector_of(stage.reduction) * stage.comm.size
         if stage.collective == "reduce-scatter" and n % multiple:
-            return f"it gives all ranks as many elements: give --n a multiple of {multiple}"
+            return (
+                f"all ranks must get the same number of elements: give --n a multiple of {multiple}"
+            )
         return None
 
 
@@ -410,7 +412,7 @@ def _torch_version() -> str:
         import torch
         import torch.distributed as dist
     except ImportError:
-        raise AbsentError("torch is not here: pip install torch") from None
+        raise AbsentError("torch is not installed: pip install torch") from None
     if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
         raise AbsentError(f"torch {torch.__version__} has no NCCL, or sees no GPU")
     return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
@@ -440,7 +442,7 @@ def _begin_torch(stage: Stage, store: Any) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return f"torch.distributed says {(str(error).splitlines() or ['nothing'])[0]}"
+    return f"torch.distributed reports: {(str(error).splitlines() or ['nothing'])[0]}"
 
 
 class TorchEngine(LibraryEngine):

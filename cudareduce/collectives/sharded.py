@@ -294,7 +294,7 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
     try:
         plan = case.plan(length, 1, stage.backend.limits())
         if plan.outputs != 1:
-            plan = "leaves more than one value"
+            plan = "computes more than one value"
     except UsageError as error:
         plan = str(error).removeprefix(f"{case.kernel.id} ")
     return _first_reason(stage, plan if isinstance(plan, str) else "") or plan
@@ -381,7 +381,7 @@ def kernel_sources(
     if len(plan.passes) > 1:
         why_not = "takes several launches"
     elif plan.preset or plan.folds_on_host:
-        why_not = "has no block that has the whole sum"
+        why_not = "has no block that computes the whole sum"
     head = prelude(case.reduction, "first", 32, 1, 1, out=out)
     sources: dict[tuple[Role, Unit | None], Source] = {
         ("behind", None): helper_source(head, "exchange.cu", "exchange_partials"),
@@ -412,10 +412,12 @@ def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels
     for role in errors.keys() - {"alone", "fused"}:
         raise errors[role]
     if "alone" in errors:
-        return f"does not compile where it is to leave a partial: {_first_error(errors['alone'])}"
+        return (
+            f"does not compile with a partial result as its output: {_first_error(errors['alone'])}"
+        )
     if "fused" in errors:
         error = _first_error(errors["fused"])
-        why_not = f"does not compile where it is to assign its answer once: {error}"
+        why_not = f"does not compile with a result type that is assigned once: {error}"
     alone, fused = (
         {unit: program for unit, program in programs[role].items() if unit is not None}
         for role in ("alone", "fused")
@@ -498,7 +500,7 @@ def check_result(got: np.generic, right: Array) -> str | None:
     """Why a result is wrong, or None."""
     if got == right or (got != got and right != right):
         return None
-    return f"the answer is {got}, not {right}"
+    return f"the result is {got}, not {right}"
 
 
 def _time_combinations(
@@ -592,9 +594,7 @@ def bench_sharded(request: ShardedRequest) -> int:
     if placement is None:
         too_large = why_too_large(max(bench.problem.n or (1,)) * _ELEMENT_BYTES)
         if too_large and request.source is None and not gpu_count():
-            raise EnvironmentProblem(
-                f"what ranks make of so many elements {too_large}; give a smaller --n"
-            )
+            raise EnvironmentProblem(f"the ranks' arrays {too_large}; give a smaller --n")
         return start(request.gpus, bench.argv)
     if request.gpus != placement.size:
         raise UsageError(
@@ -714,7 +714,7 @@ def _why_no_partials(case: Case) -> Verdict | None:
     """A skip verdict for kernels without front matter, which have no type `Out`; else None."""
     if case.kernel.partials is None:
         return None
-    why = "has no header: with one its answer is of the type Out, which others are added to"
+    why = "has no front matter, so its output is not of type Out, which combines partial results"
     return skipped("unfit", why)
 
 

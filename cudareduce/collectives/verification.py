@@ -93,9 +93,9 @@ def verify_repeats(
             result = calls.result(output)
             hashes.append(hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())
             if bound is None and not np.array_equal(result, right):
-                why = "another answer at a call with the input of the call before"
+                why = "a repeated call gives another result"
             if bound is not None and not (np.abs(result - right) <= bound).all():
-                why = "further off than any order of additions explains"
+                why = "the error exceeds the bound of every summation order"
         wrong = wrong or (why and f"rank {comm.rank}, n = {calls.n}: {why}")
     gathered = comm.all_gather([hashes, wrong])
     lists = [some for some, _ in gathered]
@@ -242,7 +242,7 @@ class EngineCalls:
         written = np.flatnonzero(rest != 0xFF)
         if len(written):
             first = (written[0] - self._front) // size
-            return f"it writes where nothing of the answer lies, from element {first} on"
+            return f"it writes outside of the result, at element {first}"
         return None
 
     def _rounded(self, values: Array) -> Array:

@@ -117,7 +117,7 @@ def _mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
             raise EnvironmentProblem(
-                f"there is no room for windows of {parts.nbytes} bytes ({why}): give fewer "
+                f"windows of {parts.nbytes} bytes cannot be mapped ({why}): give fewer "
                 "elements with --n"
             ) from None
         words = [ctypes.c_char.from_buffer(each) for each in maps]

@@ -99,5 +99,5 @@ def _installed(library: Library) -> tuple[str | None, str]:
     except AbsentError as error:
         return None, f"{error}: {library.upgrade}"
     if version is None:
-        return None, f"its package does not tell its version: {library.upgrade}"
+        return None, f"its package does not report its version: {library.upgrade}"
     return " ".join(version.split()), ""

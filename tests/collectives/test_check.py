@@ -289,7 +289,7 @@ def test_rows_without_time_are_uncertain(check: Call) -> None:
         ({"ranks": 9}, "no number of ranks of `collective`"),
         ({"ranks": None}, "holds None, which is no number of ranks"),
         ({"engine": "a,b"}, "without elements, or an engine"),
-        ({"engine": "nccl:2"}, "of a file that --nccl named then: name the engines"),
+        ({"engine": "nccl:2"}, "of a file given with --nccl: name the engines"),
         ({"n": 0, "bytes": 0}, "without elements, or an engine"),
     ],
 )
@@ -304,7 +304,7 @@ def test_an_edited_file_is_a_usage_error(check: Call, change: dict[str, Any], wh
 def test_options_of_one_gpu_are_usage_errors(check: Call, words: tuple[object, ...]) -> None:
     code, _, err = check(stored(Machine()), Machine(1), *words)
     assert code == 2
-    assert f"{words[0]} is about reductions of one GPU" in err
+    assert f"{words[0]} applies to reductions on one GPU" in err
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_jobs_in_processes_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> Non
     (tmp_path / "gpus.json").write_text('{"gpus": 1}')
     done = gpus(*check)
     assert done.returncode == 6
-    assert "2 ranks with a GPU each are to be measured, and here is one" in done.stderr
+    assert "2 ranks need a GPU each, and this machine has 1" in done.stderr
 
 
 @pytest.mark.slow
@@ -354,7 +354,7 @@ def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
     (tmp_path / "gpus.json").write_text('{"gpus": 1}')
     first, other = launched()
     assert (first.returncode, other.returncode) == (6, 6)
-    assert "here is one" in first.stderr and not other.stderr
+    assert "this machine has 1" in first.stderr and not other.stderr
 
 
 def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
@@ -497,10 +497,10 @@ def test_kernels_of_two_trees_are_measured_in_the_same_rounds(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("reduce_v7_shuffle",), "is a kernel of one GPU, and others named are collectives"),
+        (("reduce_v7_shuffle",), "is a kernel of one GPU, and other names are collectives"),
         (("--op", "argmax"), "arrays are combined by one of sum, prod, min, max"),
         (("reduce",), "this tree has no kernels of reduce"),
-        (("--device", 1), "leave it out of collectives"),
+        (("--device", 1), "leave it out for collectives"),
         (("--n", "0"), "there is nothing to exchange"),
     ],
 )
@@ -544,4 +544,4 @@ def test_a_compile_error_names_the_line_of_the_baseline_file(gpus: Gpus, tmp_pat
     done = gpus(*base)
     assert done.returncode == 2
     assert f"old/all_reduce_a.cu:{line}:9: error" in done.stderr
-    assert "the 2 ranks ended with code 2: see what they said" in " ".join(done.stdout.split())
+    assert "the 2 ranks ended with code 2: see their" in " ".join(done.stdout.split())

@@ -229,7 +229,7 @@ def _end(where: str, how: str) -> None:
 
 @pytest.mark.parametrize(
     ("how", "silence_s", "words"),
-    [("ends", 60.0, "has ended"), ("stops", 0.5, "has not been heard of for 0.5 s")],
+    [("ends", 60.0, "has ended"), ("stops", 0.5, "has sent no heartbeat for 0.5 s")],
 )
 def test_a_rank_that_is_gone_is_named_on_all(
     how: str, silence_s: float, words: str, tmp_path: Path
@@ -314,7 +314,7 @@ def test_a_rank_0_that_stands_still_does_not_hide_an_error(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "code", "printed"),
     [
-        ("if rank: time.sleep(60)", 6, "rank 1 stood still and was ended\n"),
+        ("if rank: time.sleep(60)", 6, "rank 1 did not respond and was killed\n"),
         ("if rank: sys.stderr.write('Traceback\\n'); sys.exit(70)", 70, "rank 1: Traceback\n"),
         ("if rank: sys.stderr.write('NCCL has not ended within 1 s\\n'); sys.exit(6)", 6,
          "rank 1: NCCL has not ended within 1 s\n"),

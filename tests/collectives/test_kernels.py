@@ -59,10 +59,10 @@ def test_nvcc_compiles_each_kernel(kernel: ExchangeKernel, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("int x;", "begins with a header"),
+        ("int x;", "begins with front matter"),
         ("/*+++\ntitle = \n+++*/", "not valid TOML"),
-        ('/*+++\ntitle = "x"\n+++*/', "the header does not say change"),
-        ('/*+++\nname = "x"\n+++*/', "name: no word of such a header: title, change"),
+        ('/*+++\ntitle = "x"\n+++*/', "the front matter lacks change"),
+        ('/*+++\nname = "x"\n+++*/', "name is not a key of this front matter: title, change"),
         ('/*+++\ntitle = "x"\nchange = "x"\nexpect = "x"\ncollective = "all"\nblock = 64\n+++*/',
          "collective: one of all-reduce, reduce-scatter, reduce"),
     ],
@@ -84,7 +84,7 @@ def test_incomplete_front_matter_is_a_usage_error(text: str, words: str, tmp_pat
         ('block = 64\nmail = "yes"', "mail: one of packets, shares"),
         ("block = 64\nwrong = 4", "wrong: must be a text"),
         ("block = 64\nblocks = 129", "blocks: must be"),
-        ('block = 64\nblocks = 1\nmail = "shares"', "blocks: half of those"),
+        ('block = 64\nblocks = 1\nmail = "shares"', "blocks: must be 2 or more"),
     ],
 )
 def test_an_impossible_value_is_a_usage_error(line: str, words: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_pipe_is_no_kernel(tmp_path: Path) -> None:
     ("kernel", "name", "words"),
     [
         ("all_reduce_one_shot", "one_shot", "are both called peer:one_shot"),
-        ("all_reduce_one_shot", "all_reduce_auto", "peer:auto is what picks a kernel"),
+        ("all_reduce_one_shot", "all_reduce_auto", "peer:auto is the engine that chooses a kernel"),
         ("reduce_scatter", "reduce_scatter", "have the same name"),
     ],
 )

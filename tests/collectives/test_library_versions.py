@@ -165,7 +165,7 @@ def test_ranks_are_started_with_both_files(
         return 6
 
     monkeypatch.setattr("cudareduce.collectives.check.start", started)
-    with pytest.raises(EnvironmentProblem, match="ended with code 6: see what they"):
+    with pytest.raises(EnvironmentProblem, match="ended with code 6: see their"):
         check_library(request_of(copy, kernels=("reduce",), op=("max",), no_cache=True))
     (options,) = given
     assert {name: options[name] for name in ("collective", "n", "op", "dtype", "rounds")} == {

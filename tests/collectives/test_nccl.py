@@ -68,7 +68,7 @@ def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
     scattered = [r for r in found if r.kernel == "reduce-scatter" and r.engine == "nccl:1"]
     assert [(r.n, r.verdict, r.cause) for r in scattered] == [(1000, "pass", None),
                                                               (1001, "skip", "unfit")]  # fmt: skip
-    why = "it gives all ranks as many elements: give --n a multiple of 8"
+    why = "all ranks must get the same number of elements: give --n a multiple of 8"
     assert scattered[1].reason == why
     sections = rank_sections(Run({}, H200, {}, tuple(reduced)))
     notes = [note for section in sections for note in section.notes]
@@ -93,12 +93,12 @@ def test_a_skipped_library_says_why(asked: Asked) -> None:
         ("all-reduce", "max", "float32"), ("all-reduce", "sum", "float64"),
         ("reduce", "sum", "float16"), ("all-reduce", "prod", "uint32"),
     )))  # fmt: skip
-    sums = "NCCL has kernels of symmetric memory for sums of float32, float16, bfloat16 alone"
+    sums = "NCCL has symmetric-memory kernels only for sums of float32, float16, bfloat16"
     assert {r.verdict for r in found} == {"skip"}
     assert [r.reason for r in found if r.engine == "nccl-symm"] == [
-        sums, sums, "NCCL has no kernels of symmetric memory for reduce", sums,
+        sums, sums, "NCCL has no symmetric-memory kernels for reduce", sums,
     ]  # fmt: skip
-    assert found[-2].reason == "torch.distributed takes no uint32"
+    assert found[-2].reason == "torch.distributed does not support uint32"
     assert found[0].reason.startswith("torch")  # that it is not here, or has no GPU
 
 
@@ -133,14 +133,14 @@ def test_a_file_that_is_not_nccl_is_a_usage_error(
         (tmp_path / "none.so", "there is no such file: name a libnccl.so.2"),
         (tmp_path, "there is no such file"),
         (text, "cannot be loaded (file too short): name a libnccl.so.2"),
-        (other, "is no NCCL, as it has no ncclGetVersion: name a libnccl.so.2"),
+        (other, "is not NCCL: it has no ncclGetVersion: name a libnccl.so.2"),
     ]:
         with pytest.raises(UsageError) as caught:
             load(path)
         assert str(caught.value).startswith(f"--nccl {path}")
         assert words in str(caught.value)
     monkeypatch.setattr("cudareduce.collectives.nccl.NAME", "libno-such-nccl.so.2")
-    with pytest.raises(EnvironmentProblem, match="there is no NCCL here: pip install nvidia-nccl"):
+    with pytest.raises(EnvironmentProblem, match="NCCL was not found: pip install nvidia-nccl"):
         load(None)
 
 
@@ -176,11 +176,11 @@ def test_nccl_is_an_engine_by_default_if_times_are_measured(
     assert requested_libraries(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
 
     def none(path: Path | None) -> Nccl:
-        raise EnvironmentProblem("there is no NCCL here: so install it")
+        raise EnvironmentProblem("NCCL was not found: so install it")
 
     monkeypatch.setattr("cudareduce.collectives.collective.load", none)
     assert requested_libraries(asked(), timed=True) == (
-        (), "NCCL is not among the engines: there is no NCCL here: so install it."
+        (), "NCCL is not among the engines: NCCL was not found: so install it."
     )  # fmt: skip
 
 
@@ -210,8 +210,8 @@ def test_the_version_of_a_file(tmp_path: Path) -> None:
         ("abort();", "ends its process by SIGABRT"),
         ("exit(1);", "ends its process with code 1"),
         ("exit(0);", "ends its process with code 0"),
-        ("for (;;) pause();", "does not tell its version within 0.3 s"),
-        ("", "is no NCCL, as it has no ncclGetVersion"),
+        ("for (;;) pause();", "does not report its version within 0.3 s"),
+        ("", "is not NCCL: it has no ncclGetVersion"),
     ],
 )
 def test_a_file_that_crashes_or_hangs_is_a_usage_error(

@@ -86,7 +86,7 @@ def test_a_package_without_a_version(
     monkeypatch.syspath_prepend(str(tmp_path))
     code, out, err = cudareduce("list", "peers")
     assert code == 0, err
-    assert "jax: its package does not tell its version: pip install -U 'jax[cuda13]'" in out
+    assert "jax: its package does not report its version: pip install -U 'jax[cuda13]'" in out
 
 
 def test_names_of_single_peers() -> None:

@@ -23,7 +23,7 @@ FUSED = replace(LOCAL, engine="peer:fused", time_us=252.9, time_us_low=252.7, ti
 HOST = replace(FUSED, engine="host", time_us=None, time_us_low=None, time_us_high=None,
                local_us=None, skew_us=None, loop_us=None, host_us=612.0)  # fmt: skip
 LEFT = replace(HOST, kernel="reduce_atomic", engine="peer:fused", chosen=None, verdict="skip",
-               reason="has no block that has the whole sum")  # fmt: skip
+               reason="has no block that computes the whole sum")  # fmt: skip
 TABLE = """\
 sum of 536 870 912 (2^29) float32 on 2 ranks, cold, NVIDIA H200
 
@@ -33,7 +33,7 @@ sum of 536 870 912 (2^29) float32 on 2 ranks, cold, NVIDIA H200
  auto    peer:fused  252.9±.2      1.6      99.4     0.40      5.1      1/10
  auto    host               -        -         -        -      610      1/10
 
-reduce_atomic peer:fused: skipped: has no block that has the whole sum
+reduce_atomic peer:fused: skipped: has no block that computes the whole sum
 auto: reduce_tiles_ring, 512 threads x 16 elements
 right: the same bits on all ranks
 us: the slowest rank's, from a common start; over us, scaling%: beside local, same rounds
