@@ -192,7 +192,7 @@ def varies(reduction: Reduction, *, positive: str = "") -> bool:
     for pattern in _VARIES_PATTERNS:
         data = make_all(pattern, reduction, _VARIES_ELEMENTS, positive=positive)
         columns = tuple(as_numbers(one, reduction.dtype).reshape(-1, 1) for one in data)
-        values = np.asarray(fold_mapped(reduction, columns).answer, dtype=float)
+        values = np.asarray(fold_mapped(reduction, columns).result, dtype=float)
         if len(np.unique(values[np.isfinite(values)])) > 1:
             return True
     return False
@@ -401,7 +401,7 @@ def _named_numbers(reduction: Reduction) -> tuple[Array, Array | None]:
     sizes = np.abs(numbers.astype(float))
     if reduction.map is None or reduction.inputs > 1:
         return numbers[sizes <= exact], None
-    values = np.asarray(fold_mapped(reduction, (numbers.reshape(-1, 1),)).answer, dtype=float)
+    values = np.asarray(fold_mapped(reduction, (numbers.reshape(-1, 1),)).result, dtype=float)
     fits = np.fmin(sizes, np.abs(values)) <= exact
     kinds, which, count = np.unique(values[fits], return_inverse=True, return_counts=True)
     shares = None if len(kinds) > _KINDS else np.asarray(1 / count[which] / len(kinds))
@@ -605,4 +605,4 @@ def _transformed(reduction: Reduction, value: int, *, second: bool) -> float:
     pair = (1, value) if second and reduction.inputs > 1 else (value, 1)
     rows = tuple(np.array([[one]], kind) for one in pair[: reduction.inputs])
     with np.errstate(all="ignore"):
-        return abs(float(fold_mapped(reduction, rows).answer[0]))
+        return abs(float(fold_mapped(reduction, rows).result[0]))

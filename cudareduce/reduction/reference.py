@@ -142,11 +142,11 @@ def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
     """The reference of transformed rows."""
     found = fold_mapped(reduction, numbers)
     if found.slack is None or found.units is None:
-        return Reference(found.answer)
+        return Reference(found.result)
     if reduction.op.name in ("min", "max"):
-        return Reference(found.answer, tolerance=found.slack, slack=found.slack, exact=True)
+        return Reference(found.result, tolerance=found.slack, slack=found.slack, exact=True)
     exact = bool((found.units <= 2 / reduction.acc.epsilon).all())
-    return Reference(found.answer, found.magnitude, slack=found.slack, exact=exact)
+    return Reference(found.result, found.magnitude, slack=found.slack, exact=exact)
 
 
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:

@@ -240,7 +240,7 @@ class Folded:
     that the transform's roundings may cause, and the sum in the largest unit that divides all
     values, infinite if the transform rounds one."""
 
-    answer: np.ndarray
+    result: np.ndarray
     magnitude: np.ndarray | None = None
     slack: np.ndarray | None = None
     units: np.ndarray | None = None
@@ -271,11 +271,11 @@ def fold_mapped(reduction: Reduction, rows: tuple[np.ndarray, ...]) -> Folded:
     if reduction.acc.kind != "float":
         return Folded(program.run(words, arrays, count, reduction.acc.storage))
     fields = program.run(words, arrays, count * _FIELDS, "longdouble").reshape(count, _FIELDS)
-    answer, size, slack, units = fields.T
+    result, size, slack, units = fields.T
     shares = n if reduction.op.name == "mean" else 1
     with np.errstate(over="ignore"):  # values beyond float64 are infinite
         size, slack, units = (array.astype(float) for array in (size, slack, units))
-    return Folded(answer / shares, size / shares, slack / shares, units)
+    return Folded(result / shares, size / shares, slack / shares, units)
 
 
 @cache

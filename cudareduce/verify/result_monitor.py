@@ -184,7 +184,7 @@ def _mapped_others(
             tried += [np.array([end] * len(old), old.dtype) for end in ends]
         rows = [tried if j == k else [array[place]] * len(tried) for j, array in enumerate(arrays)]
         given = tuple(as_numbers(np.array(some), reduction.dtype) for some in rows)
-        answers = fold_mapped(replace(reduction, op=op), given).answer.astype(float)
+        answers = fold_mapped(replace(reduction, op=op), given).result.astype(float)
         others.append(tried[int(np.argmax(np.abs(answers - answers[0])))].copy())
     return others
 

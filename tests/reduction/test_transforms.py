@@ -200,7 +200,7 @@ def test_the_roundings_of_a_transform_are_bounded() -> None:
     mapped = Map("a * b - a * a", 2)
     folded = fold_mapped(reduction_of("sum", "float32", None, mapped), (a, a))
     assert folded.slack is not None
-    assert folded.answer[0] == 0 and folded.slack[0] >= 2.0**-24 / 9
+    assert folded.result[0] == 0 and folded.slack[0] >= 2.0**-24 / 9
 
 
 def test_a_transform_that_always_rounds_is_not_exact() -> None:
@@ -230,7 +230,7 @@ def test_a_count_compares_elements_in_their_own_type(dtype: str, acc: str) -> No
     assert reduction.why_undefined() is None
     (data,) = make_all("random", reduction, 1000, 1, 3)
     numbers = as_numbers(data, reduction.dtype)
-    count = fold_mapped(reduction, (numbers.reshape(1, -1),)).answer
+    count = fold_mapped(reduction, (numbers.reshape(1, -1),)).result
     assert count == np.count_nonzero(numbers < 0.5)
     without_map = replace(reduction, map=None).why_undefined() or ""
     assert ("by a map" in without_map) == dtype.startswith("float")

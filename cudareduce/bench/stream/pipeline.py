@@ -202,7 +202,7 @@ class Streamed:
         folds = build_all(work, _fold_sources(reduction))
         self._kept = work.allocate(len(pieces) * reduction.result_size)
         self._out = work.allocate(reduction.result_size)
-        keep, fold = folds["keep_answer"], folds["fold_answers"]
+        keep, fold = folds["keep_result"], folds["fold_results"]
         self._keepers = [
             work.launcher(keep, 1, 1, [self._bound(piece).out, self._kept, piece.number])
             for piece in pieces
@@ -275,7 +275,7 @@ def _fold_sources(reduction: Reduction) -> list[Source]:
     path = Path(str(files("cudareduce.bench.stream") / "fold.cu"))
     text = prelude(reduction, "last", 32, 1, 1)
     text += f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}'
-    return [Source(text, name, path) for name in ("keep_answer", "fold_answers")]
+    return [Source(text, name, path) for name in ("keep_result", "fold_results")]
 
 
 #: Elements with which every block of a large launch has some.
