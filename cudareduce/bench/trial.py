@@ -76,7 +76,7 @@ class Trial:
         self._undecided: set[Case] = set()
         self._home, self._monitor = home, monitor
         self._open = ExitStack()
-        self._kept: Context[DeviceTimer] | None = None
+        self._kept: Context | None = None
         if self._data.nbytes > _RENEWED_BYTES:
             self._kept = self._open.enter_context(self._context())
 
@@ -85,7 +85,7 @@ class Trial:
         self._kept = None
         self._open.close()
 
-    def _context(self) -> AbstractContextManager[Context[DeviceTimer]]:
+    def _context(self) -> AbstractContextManager[Context]:
         """The context that is kept, or a new one."""
         if self._kept is not None:
             return nullcontext(self._kept)
@@ -122,7 +122,7 @@ class Trial:
         return {str(k): self._monitors[case] for k, case in enumerate(self._plans)}
 
     @contextmanager
-    def _looked_at(self) -> Iterator[Context[DeviceTimer]]:
+    def _looked_at(self) -> Iterator[Context]:
         """A context whose answers are judged once its half round is over."""
         with self._context() as context:
             yield context
@@ -236,7 +236,7 @@ class Trial:
             else:
                 self._after[case] = worse(self._after.get(case, RIGHT), verdict)
 
-    def _count(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
+    def _count(self, context: Context, costs_us: Mapping[Case, float]) -> None:
         """The energy of launches that were timed, as far as there is time."""
         for k, case in enumerate(self._plans if self._settings.energy else ()):
             run = context.entrants.get(str(k))
@@ -245,7 +245,7 @@ class Trial:
                 took = joules(context.timer, run, costs_us[case], counter)
                 self._joules |= {} if took is None else {case: took}
 
-    def _repeat(self, context: Context[DeviceTimer], costs_us: Mapping[Case, float]) -> None:
+    def _repeat(self, context: Context, costs_us: Mapping[Case, float]) -> None:
         """Whether launches leave work behind, and how many answers ten of them give."""
         given = self._given
         assert given is not None

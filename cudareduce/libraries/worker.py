@@ -279,7 +279,7 @@ class JobRun:
         self._inputs: list[LayoutInput] = []
         self._calls: dict[str, TimedCall] = {}
         self._no_graph: set[str] = set()
-        self._kept: Context[DeviceTimer] | None = None
+        self._kept: Context | None = None
         self._monitors: dict[str, ResultMonitor[str]] = {}
 
     def is_right(self, name: str) -> bool:
@@ -452,7 +452,7 @@ class JobRun:
         return passes
 
     @contextmanager
-    def _context(self, keep_cache: bool = False) -> Iterator[Context[DeviceTimer]]:
+    def _context(self, keep_cache: bool = False) -> Iterator[Context]:
         """A timing context: the kept one, or one with input, results and workspaces at new
         addresses."""
         if self._kept is not None:
@@ -521,7 +521,7 @@ class JobRun:
         names: dict[str, str] = {}
 
         @contextmanager
-        def judged() -> Iterator[Context[DeviceTimer]]:
+        def judged() -> Iterator[Context]:
             """A context for half a round, after which its results are judged."""
             with self._context(keep_cache=not method.cold) as context:
                 names.update((key, timed.name) for key, timed in self._calls.items())
@@ -605,9 +605,7 @@ class JobRun:
                     self._no_graph.add(key)
                     self.results[timed.name] = replace(self.results[timed.name], no_graph=reason)
 
-    def _joules(
-        self, costs: Mapping[str, float], context: Context[DeviceTimer]
-    ) -> dict[str, float]:
+    def _joules(self, costs: Mapping[str, float], context: Context) -> dict[str, float]:
         found: dict[str, float] = {}
         for key, timed in self._calls.items():
             if timed.name in costs and not self._deadline.passed:

@@ -32,7 +32,7 @@ SIZES = (2**24, 2**25)
 TURNS = 10
 _STEPS, _STEP_BYTES = 2048, 512
 
-Enter = Callable[[], AbstractContextManager[Context[DeviceTimer]]]
+Enter = Callable[[], AbstractContextManager[Context]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def alternate(
 @contextmanager
 def primary_context(
     backend: TimedBackend, timer: DeviceTimer, case: Case, n: int
-) -> Iterator[Context[DeviceTimer]]:
+) -> Iterator[Context]:
     """One reduction in the primary context, with buffers at a new address each time."""
     with ExitStack() as stack:
         step = backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))

@@ -46,7 +46,7 @@ from cudareduce.timing.rounds import (
     remarks,
     staying,
 )
-from cudareduce.timing.sampling import COLD, Method, Sampler, Timer
+from cudareduce.timing.sampling import COLD, Method, Sampler
 from cudareduce.timing.timer import PLACES, DeviceTimer
 
 #: Samples at each position among launches.
@@ -79,7 +79,7 @@ def reads(lengths: Mapping[str, int]) -> SetUp:
     return set_up
 
 
-def by_place(context: Context[DeviceTimer], launches: int, deadline: Deadline) -> tuple[float, ...]:
+def by_place(context: Context, launches: int, deadline: Deadline) -> tuple[float, ...]:
     """The median in us of the first entrant at each position that its first launch can have; empty
     if the deadline left a position without a sample. `launches` is the number per run."""
     run = next(iter(context.entrants.values()))
@@ -264,9 +264,7 @@ class Selftest:
         case, n = self._cases[-1], _SPREAD_SIZE
         contexts = self._contexts(reductions(n, {str(k): case for k in range(_SETS)}))
 
-        def medians(
-            context: Context[Timer], share: Deadline, rounds: int = _ROUNDS
-        ) -> tuple[float, ...]:
+        def medians(context: Context, share: Deadline, rounds: int = _ROUNDS) -> tuple[float, ...]:
             timings = self._measured(staying(context), COLD, share, rounds=rounds)
             return tuple(timing.median_us for timing in timings.values())
 
@@ -322,7 +320,7 @@ class Selftest:
 
     def _measured(
         self,
-        contexts: Contexts[Timer],
+        contexts: Contexts,
         method: Method,
         deadline: Deadline,
         most: int = _LAUNCHES,
@@ -339,7 +337,7 @@ class Selftest:
             )
         return measured.timings
 
-    def _contexts(self, set_up: SetUp) -> Contexts[DeviceTimer]:
+    def _contexts(self, set_up: SetUp) -> Contexts:
         return partial(new_context, self._backend, self._monitor, set_up)
 
 

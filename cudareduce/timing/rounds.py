@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from random import Random
 from statistics import median
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
@@ -29,7 +29,6 @@ from cudareduce.timing.sampling import (
     Method,
     Sample,
     Sampler,
-    Timer,
     Watch,
     sampler,
     warm_costs,
@@ -39,25 +38,23 @@ from cudareduce.timing.timer import DeviceTimer
 #: Buffers start at a random multiple of the step in each context, up to this many.
 _STEPS, _STEP_BYTES = 2048, 512
 
-AnyTimer = TypeVar("AnyTimer", bound=Timer, covariant=True)
-
 
 @dataclass(frozen=True, slots=True)
-class Context(Generic[AnyTimer]):
+class Context:
     """A timer, the launches of the entrants by name, and the watches of some."""
 
-    timer: AnyTimer
+    timer: DeviceTimer
     entrants: Mapping[str, Launch]
     watches: Mapping[str, Watch] = field(default_factory=dict)
 
 
 #: Enters a context for half a round: always the same one, or a new one each time.
-Contexts = Callable[[], AbstractContextManager[Context[AnyTimer]]]
+Contexts = Callable[[], AbstractContextManager[Context]]
 #: Allocates buffers in a new context; returns the entrants.
 SetUp = Callable[[TimedBackend, DeviceTimer], Mapping[str, Launch]]
 
 
-def staying(context: Context[AnyTimer]) -> Contexts[AnyTimer]:
+def staying(context: Context) -> Contexts:
     """One context for all rounds."""
     return lambda: nullcontext(context)
 
@@ -66,7 +63,7 @@ def staying(context: Context[AnyTimer]) -> Contexts[AnyTimer]:
 def new_context(
     home: TimedBackend, monitor: Monitor, set_up: SetUp,
     watched: Callable[[], Mapping[str, Watch]] = dict,
-) -> Iterator[Context[DeviceTimer]]:  # fmt: skip
+) -> Iterator[Context]:  # fmt: skip
     """A new context with its buffers at new addresses; both end on leaving. `watched` is called
     after `set_up`. Raises OutOfMemory and EnvironmentProblem."""
     with home.another() as backend:
@@ -94,7 +91,7 @@ class WarmUp:
     steady: bool
 
 
-def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
+def warm_up(timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
     """Run all entrants in turn until two windows agree, for at most 3 s of GPU time, or until the
     deadline."""
     costs: dict[str, float] = {}
@@ -113,7 +110,7 @@ def warm_up(timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline) ->
 
 
 def _window(
-    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float
+    timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float
 ) -> tuple[dict[str, float], float]:
     """The least time of each entrant in some cycles, and the GPU time of all."""
     costs: dict[str, float] = {}
@@ -223,7 +220,7 @@ class _Round:
 
 
 def measure(
-    contexts: Contexts[Timer], rounds: int, method: Method = COLD,
+    contexts: Contexts, rounds: int, method: Method = COLD,
     progress: Callable[[], None] = lambda: None, *, deadline: Deadline | None = None,
     alone: Collection[str] = (), most: int = MAX_LAUNCHES,
 ) -> Measurement:  # fmt: skip
@@ -278,12 +275,12 @@ class _Circuit:
     """Enters contexts and samples all entrants there, half a round at a time."""
 
     def __init__(
-        self, contexts: Contexts[Timer], method: Method, deadline: Deadline,
+        self, contexts: Contexts, method: Method, deadline: Deadline,
         alone: Collection[str], most: int,
     ) -> None:  # fmt: skip
         self._contexts, self._method, self._deadline = contexts, method, deadline
         self._alone, self._most = alone, most
-        self._before: Context[Timer] | None = None
+        self._before: Context | None = None
         self._costs_us: Mapping[str, float] = {}
         self._samplers: Mapping[str, Sampler] = {}
         self.batches: dict[str, int] = {}
@@ -304,7 +301,7 @@ class _Circuit:
                 one.lost[name] = one.lost.get(name, 0) + lost
             one.states.append(context.timer.conditions())
 
-    def _prepare(self, context: Context[Timer]) -> None:
+    def _prepare(self, context: Context) -> None:
         """Warm up and make samplers; batches depend on the costs in the first context."""
         timer, entrants, method = context.timer, context.entrants, self._method
         if self._before is None:

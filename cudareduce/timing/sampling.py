@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Protocol
 
 from cudareduce.backend import Launch
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval
-from cudareduce.machine.device import Conditions
+from cudareduce.timing.timer import DeviceTimer, repeated
 
 #: GPU time of one entrant in half a round, and its most launches.
 _PASS_US = 5_000.0
@@ -66,46 +66,6 @@ class Watch(Protocol):
         """Called after the samples of half a round."""
 
 
-class Timer(Protocol):
-    """The operations of a device that measurements need; `DeviceTimer` is the real one."""
-
-    def reset_persisting(self) -> None:
-        """Make persisting cache lines ordinary ones."""
-
-    def displace(self) -> None:
-        """Enqueue a flush of the cache."""
-
-    def close_gate(self) -> None:
-        """Let the stream wait until the gate is opened. Raises EnvironmentProblem."""
-
-    def open_gate(self) -> None:
-        """Let the stream continue."""
-
-    def mark(self) -> Any:
-        """Enqueue an event."""
-
-    def reached(self, event: Any) -> bool:
-        """True if the device has passed an event."""
-
-    def elapsed_us(self, start: Any, end: Any) -> float:
-        """Microseconds between two passed events."""
-
-    def synchronize(self) -> None:
-        """Wait for all work in the stream."""
-
-    def finish(self) -> None:
-        """Wait for all work of the context, in all streams."""
-
-    def host_us(self) -> float:
-        """Microseconds of the host's clock."""
-
-    def captured(self, run: Launch, count: int) -> Launch:
-        """A launch of one graph with `count` runs. Raises EnvironmentProblem."""
-
-    def conditions(self) -> Conditions:
-        """Clocks, power and temperature under load."""
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
     """The cache state and the kind of launch of samples."""
@@ -145,7 +105,7 @@ class Sampler:
     """Samples one entrant: `launch` enqueues `batch` reductions, a sample is the mean of `cycle`
     launches, and half a round has at most `most`."""
 
-    timer: Timer
+    timer: DeviceTimer
     method: Method
     launch: Launch
     batch: int
@@ -223,7 +183,7 @@ def _mean(taken: Sequence[Sample]) -> Sample:
 
 
 def sampler(
-    timer: Timer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool,
+    timer: DeviceTimer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool,
     watch: Watch | None = None,
 ) -> Sampler:  # fmt: skip
     """A sampler of an entrant that takes `cost_us`; one that is `alone` is never batched."""
@@ -233,7 +193,7 @@ def sampler(
 
 
 def warm_costs(
-    timer: Timer, entrants: Mapping[str, Launch], deadline: Deadline
+    timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline
 ) -> Mapping[str, float]:
     """The rough warm time of each entrant in us, which may be a third of the cold one: the least of
     three launches, after one that fills the cache."""
@@ -246,18 +206,6 @@ def warm_costs(
         if deadline.passed:
             break
     return costs
-
-
-def repeated(run: Launch, count: int) -> Launch:
-    """A launch of `count` runs in a row."""
-    if count == 1:
-        return run
-
-    def runs() -> None:
-        for _ in range(count):
-            run()
-
-    return runs
 
 
 def stable(times: Sequence[float]) -> bool:

@@ -22,7 +22,6 @@ from cudareduce.backend import (
     build_all,
 )
 from cudareduce.machine.device import Conditions
-from cudareduce.timing.sampling import Timer, repeated
 
 #: Bytes read to flush the L2. Four times an H200's 60 MiB would do; 512 MiB also give the host some
 #: 110 us to enqueue the launch (measured on an H200, 4.7 TB/s).
@@ -43,8 +42,20 @@ _LOAD_READS = 16
 _DIGEST_BYTES, _DIGEST_BLOCKS = 2**14, 1056
 
 
+def repeated(run: Launch, count: int) -> Launch:
+    """A launch of `count` runs in a row."""
+    if count == 1:
+        return run
+
+    def runs() -> None:
+        for _ in range(count):
+            run()
+
+    return runs
+
+
 class DeviceTimer:
-    """The `Timer` of a GPU. Its flush buffer lives as long as the backend; its probe kernels are
+    """Measures times on a GPU. Its flush buffer lives as long as the backend; its probe kernels are
     compiled at first use, which may raise BuildError."""
 
     def __init__(self, backend: TimedBackend, monitor: Monitor | None = None) -> None:
@@ -226,7 +237,7 @@ class DeviceTimer:
 _LATE_US, _LATE_SHARE, _MOST_LATE_US, _TRIES = 20.0, 0.01, 100.0, 10
 
 
-def late_work(timer: Timer, run: Launch, cost_us: float) -> str | None:
+def late_work(timer: DeviceTimer, run: Launch, cost_us: float) -> str | None:
     """Describes unfinished work after the end event of a launch that takes about `cost_us`; None if
     there is none."""
     limit = min(_LATE_US + _LATE_SHARE * cost_us, _MOST_LATE_US)
@@ -241,7 +252,7 @@ def late_work(timer: Timer, run: Launch, cost_us: float) -> str | None:
     )
 
 
-def _wait_after(timer: Timer, run: Launch) -> float:
+def _wait_after(timer: DeviceTimer, run: Launch) -> float:
     """Microseconds from the end event to the end of all work."""
     run()
     end = timer.mark()

@@ -300,7 +300,7 @@ class CandidateTimer:
     be compiled or launched, `wrong` of those with a wrong result."""
 
     def __init__(
-        self, context: Context[DeviceTimer], unfit: Mapping[str, str], wrong: Mapping[str, str],
+        self, context: Context, unfit: Mapping[str, str], wrong: Mapping[str, str],
         deadline: Deadline, progress: Progress,
     ) -> None:  # fmt: skip
         self._deadline, self._progress = deadline, progress

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -23,6 +24,7 @@ from cudareduce.timing.rounds import (
     warm_up,
 )
 from cudareduce.timing.sampling import COLD, Method
+from cudareduce.timing.timer import DeviceTimer
 
 
 @dataclass
@@ -88,13 +90,17 @@ class Replay:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     @property
+    def typed(self) -> DeviceTimer:
+        return cast(DeviceTimer, self)
+
+    @property
     def spent_s(self) -> float:
         """The device's clock taken for the host's."""
         return self.clock / 1e6
 
 
-def always(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Contexts[Replay]:
-    return staying(Context(timer, entrants))
+def always(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Contexts:
+    return staying(Context(timer.typed, entrants))
 
 
 def measured(
@@ -197,13 +203,13 @@ def test_a_sample_of_a_short_kernel_is_the_mean_of_eight_launches() -> None:
     assert (Method().cycle(249, 1), Method().cycle(251, 1), Method().cycle(9, 40)) == (8, 1, 1)
 
 
-def anew(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Contexts[Replay]:
+def anew(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Contexts:
     """A new context each time."""
 
     @contextmanager
-    def contexts() -> Iterator[Context[Replay]]:
+    def contexts() -> Iterator[Context]:
         timer.log.append("enter")
-        yield Context(timer, entrants)
+        yield Context(timer.typed, entrants)
         timer.log.append("leave")
 
     return contexts
@@ -347,12 +353,12 @@ def test_warming_up_ends_when_times_and_clock_are_steady() -> None:
     def waking() -> None:
         timer.clock += max(1000, 3000 - 10 * next(calls))
 
-    found = warm_up(timer, {"A": waking}, Deadline())
+    found = warm_up(timer.typed, {"A": waking}, Deadline())
     assert found.steady
     assert found.costs_us["A"] == pytest.approx(1000, rel=0.006)
     clocks = [Conditions(sm_mhz=mhz) for mhz in (*range(345, 1980, 100), 1980, 1980)]
     timer = Replay(states=clocks)
-    assert warm_up(timer, {"A": timer.run("A", 1000)}, Deadline()).steady
+    assert warm_up(timer.typed, {"A": timer.run("A", 1000)}, Deadline()).steady
     assert timer.clock > 50_000 * len(clocks) * 0.9
 
 
@@ -363,19 +369,21 @@ def test_warming_up_ends_after_three_seconds_without_steady_times() -> None:
     def restless() -> None:
         timer.clock += 1000 * (1 + next(calls))
 
-    assert not warm_up(timer, {"A": restless}, Deadline()).steady
+    assert not warm_up(timer.typed, {"A": restless}, Deadline()).steady
     assert timer.clock < 3.5e6
 
 
 def test_a_launch_longer_than_the_warm_up_may_be_steady() -> None:
     timer = Replay()
-    assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline()).steady
+    assert warm_up(timer.typed, {"A": timer.run("A", 4e6)}, Deadline()).steady
     assert timer.log.count("A") == 2
 
 
 def test_a_warm_up_cut_by_the_deadline_counts_as_steady() -> None:
     timer = Replay()
-    assert warm_up(timer, {"A": timer.run("A", 4e6)}, Deadline(1.0, lambda: timer.spent_s)).steady
+    assert warm_up(
+        timer.typed, {"A": timer.run("A", 4e6)}, Deadline(1.0, lambda: timer.spent_s)
+    ).steady
 
 
 def test_a_kernel_that_is_short_only_when_warm_is_batched_when_warm() -> None:
