@@ -337,7 +337,8 @@ def _types(kind: Any) -> dict[str, tuple[Any, ...]]:
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     if hint == _TEXTS:
         return (hint,)
-    return (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+    origin = get_origin(hint)
+    return (origin,) if origin in (tuple, dict) else get_args(hint) or (hint,)
 
 
 def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
@@ -16,7 +16,7 @@ from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.section import Section
-from cudareduce.results.store import is_missing, read_json
+from cudareduce.results.store import Unfit, is_missing, parse, read_json
 from cudareduce.reveal.calls import KernelCall, PeerCall, Refused
 from cudareduce.reveal.probing import EXACT_UP_TO, Outcome, ProbeResult
 from cudareduce.verify.verdict import Cause
@@ -26,10 +26,7 @@ SCHEMA, KIND = 1, "orders"
 BETWEEN = " = "
 #: Limit of counts in files.
 _MOST = 2**63
-_WORDS: Mapping[str, Sequence[str | None]] = {
-    "outcome": get_args(Outcome), "cause": (None, *get_args(Cause)),
-}  # fmt: skip
-_ANEW = "make it with cudareduce reveal --json"
+_REMEDY = "make it with cudareduce reveal --json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +48,7 @@ class Order:
     items: int | None = None
     reason: str = ""
     cause: str | None = None
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     depth: int | None = None
     exact: bool = False
     bound: float | None = None
@@ -96,65 +93,46 @@ def to_json(table: Table) -> str:
 def load(path: Path) -> Table:
     """Read a table. Raises UsageError if it is missing, truncated or another kind of file."""
     if is_missing(path):
-        raise UsageError(f"there is no {path}: {_ANEW}")
+        raise UsageError(f"there is no {path}: {_REMEDY}")
     data = read_json(path)
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise UsageError(f"{path} is not a table of summation orders: {_ANEW}")
+        raise UsageError(f"{path} is not a table of summation orders: {_REMEDY}")
     if data.get("schema") != SCHEMA:
         raise UsageError(
-            f"{path} has schema {data.get('schema')!r:.20}, this version reads {SCHEMA}: {_ANEW}"
+            f"{path} has schema {data.get('schema')!r:.20}, this version reads {SCHEMA}: {_REMEDY}"
         )
+    place = ""
     try:
-        rows = _checked(data.get("orders"), list, "orders")
-        orders = tuple(_order(values, number) for number, values in enumerate(rows, 1))
-        if not orders:
-            raise ValueError("it has no row")
-        tool, device = _checked(data.get("tool"), dict, "tool"), data.get("device")
-        return Table(tool=tool, device=_checked(device, str, "device"), orders=orders)
-    except ValueError as error:
+        for name, kind in {"tool": dict, "device": str, "orders": list}.items():
+            if not isinstance(data.get(name), kind):
+                raise Unfit(f"{name} is missing or has the wrong type")
+        if not data["orders"]:
+            raise Unfit("it has no row")
+        orders = []
+        for number, values in enumerate(data["orders"], 1):
+            place = f"row {number}: "
+            orders.append(order := parse(Order, values))
+            _check(order)
+    except Unfit as error:
         raise UsageError(
-            f"{path} is not a complete table of summation orders: {error}; {_ANEW}"
+            f"{path} is not a complete table of summation orders: {place}{error}; {_REMEDY}"
         ) from None
+    return Table(tool=data["tool"], device=data["device"], orders=tuple(orders))
 
 
-def _order(values: Any, number: int) -> Order:
-    """One row of a table. Raises ValueError if a field is invalid."""
-    known = _checked(values, dict, f"row {number}")
-    kinds = get_type_hints(Order)
-    taken = {f.name: known.get(f.name) for f in fields(Order)}
-    for name, value in taken.items():
-        where = f"{name} of row {number}"
-        if name == "hashes":
-            words = _checked(value, dict, where)
-            if not all(_is_count(key) and type(h) is str for key, h in words.items()):
-                raise ValueError(f"{where} has the wrong type")
-        elif name == "picture":
-            taken[name] = tuple(_checked(line, str, where) for line in _checked(value, list, where))
-        elif name in ("dtype", "acc") and _checked(value, str, where) not in DTYPES:
-            raise ValueError(f"{where} is an unknown type")
-        elif name in _WORDS and value not in _WORDS[name]:
-            raise ValueError(f"{where} is an unknown word")
-        elif not (isinstance(value, kinds[name]) and not _is_switch(value, name)):
-            raise ValueError(f"{where} has the wrong type")
-        elif isinstance(value, int) and not 0 <= value < _MOST:
-            raise ValueError(f"{where} is negative, or too large")
-    return Order(**taken)
-
-
-def _is_count(text: str) -> bool:
-    """True if a key of `hashes` is a number of elements."""
-    return text.isdecimal() and len(text) < len(str(_MOST))
-
-
-def _is_switch(value: object, name: str) -> bool:
-    """True if a field holds a boolean instead of a number."""
-    return isinstance(value, bool) and name != "exact"
-
-
-def _checked(value: Any, kind: type, where: str) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{where} has the wrong type")
-    return value
+def _check(order: Order) -> None:
+    """Raise Unfit if a field has a value that no summation order has."""
+    known = {"dtype": DTYPES, "acc": DTYPES, "outcome": get_args(Outcome),
+             "cause": (None, *get_args(Cause))}  # fmt: skip
+    for name, words in known.items():
+        if getattr(order, name) not in words:
+            raise Unfit(f"{name} is unknown")
+    counts = (order.n, order.rows, order.probes, order.block, order.items, order.depth)
+    if not all(count is None or 0 <= count < _MOST for count in counts):
+        raise Unfit("a count is negative, or too large")
+    for size, tree in order.hashes.items():
+        if not (size.isdecimal() and len(size) < len(str(_MOST)) and isinstance(tree, str)):
+            raise Unfit("hashes are not texts by numbers of elements")
 
 
 #: Most lines of a picture; an irregular tree has as many kinds of sums as elements.

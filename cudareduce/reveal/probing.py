@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from cudareduce.backend import Backend, TimedBackend
+from cudareduce.backend import Backend, Buffer, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
@@ -157,6 +157,23 @@ class Call:
     ways: Callable[[int], Iterator[object]]
 
 
+def _on_device(
+    backend: Backend, given: Buffer, problem: Problem, answer: Callable[[], float],
+    ways: Callable[[int], Iterator[object]],
+) -> Call:  # fmt: skip
+    """A call whose input is a buffer of the backend."""
+    dtype = problem.reduction.dtype
+    return Call(
+        lambda index, elements: backend.write(given, elements, index * dtype.size),
+        lambda: backend.download(given, dtype.storage, problem.n), answer, ways,
+    )  # fmt: skip
+
+
+def _repeat(repeats: int) -> Iterator[object]:
+    """The schedules of repeated library calls, which have only one."""
+    return repeat("", repeats)
+
+
 @contextmanager
 def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
     """The launches of a kernel. Raises BuildError and OutOfMemory; a call raises KernelFault."""
@@ -164,17 +181,10 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
     if isinstance(programs, BuildError):
         raise programs
     with ExitStack() as stack:
-        problem, dtype = plan.problem, plan.problem.reduction.dtype
-        given = backend.upload(np.zeros(problem.input_bytes, np.uint8))
+        given = backend.upload(np.zeros(plan.problem.input_bytes, np.uint8))
         stack.callback(backend.free, given)
         bound = Bound(backend, plan, programs, given)
         stack.callback(bound.release)
-
-        def write(place: int, elements: Array) -> None:
-            backend.write(given, elements, place * dtype.size)
-
-        def held() -> Array:
-            return backend.download(given, dtype.storage, problem.n)
 
         def answer() -> float:
             bound.run()
@@ -184,7 +194,7 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
             yield from backend.ways(repeats, quick=False)
             next(iter(backend.ways(1, quick=True)))  # back to the first schedule
 
-        yield Call(write, held, answer, ways)
+        yield _on_device(backend, given, plan.problem, answer, ways)
 
 
 @contextmanager
@@ -192,23 +202,16 @@ def peer_call(
     backend: TimedBackend, peer: Library, problem: Problem, data: Array, folder: str
 ) -> Iterator[Call]:
     """A library call in the shared CUDA context. Raises whatever the library raises."""
-    dtype = problem.reduction.dtype
     given = backend.upload(data)
     try:
         with memory(backend) as allocated:
             call = allocated.prepare(peer, problem, data, given, folder)
 
-            def write(place: int, elements: Array) -> None:
-                backend.write(given, elements, place * dtype.size)
-
-            def held() -> Array:
-                return backend.download(given, dtype.storage, problem.n)
-
             def answer() -> float:
                 call.run()
                 return float(call.answers()[0])
 
-            yield Call(write, held, answer, lambda repeats: repeat("", repeats))
+            yield _on_device(backend, given, problem, answer, _repeat)
     finally:
         backend.free(given)
 
@@ -230,7 +233,7 @@ def own_call(peer: Library, problem: Problem, data: Array, folder: str) -> Itera
         ready.run()
         return float(as_answers(problem, ready.fetch())[0])
 
-    yield Call(write, lambda: given.data[: problem.n], answer, lambda repeats: repeat("", repeats))
+    yield Call(write, lambda: given.data[: problem.n], answer, _repeat)
 
 
 class OutOfTime(Exception):

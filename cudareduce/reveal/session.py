@@ -260,34 +260,23 @@ def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> RevealResult
         spec = spec.with_cache(Path(folder))
         with open_backend(spec) as backend:
             device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks
-        asked = [call for what, shapes in wanted
-                 for call in calls(what, shapes, limits, lacks, gpu=spec.timed)]  # fmt: skip
+        requested = [call for what, shapes in wanted
+                     for call in calls(what, shapes, limits, lacks, gpu=spec.timed)]  # fmt: skip
+        limit_s, first_s = where.time_limit or _PROBES_S, where.time_limit or _FIRST_S
+        compiled = str(spec.cache or folder)
         orders: list[Order] = []
-        processes = stack.enter_context(RevealWorkers())
-        jobs = _Jobs(processes, spec, str(spec.cache or folder), where.time_limit)
-        progress = stack.enter_context(phase("revealing", len(asked), where.quiet))
+        workers = stack.enter_context(RevealWorkers())
+        progress = stack.enter_context(phase("revealing", len(requested), where.quiet))
         try:
-            processes.prepare(spec, [call for call in asked if isinstance(call, KernelCall)])
-            for one in asked:
-                progress.now(one.name)
-                orders.append(refused(one) if isinstance(one, Refused) else jobs.order(one))
+            workers.prepare(spec, [call for call in requested if isinstance(call, KernelCall)])
+            for call in requested:
+                progress.now(call.name)
+                if isinstance(call, Refused):
+                    orders.append(refused(call))
+                else:
+                    job = Job(spec, call, limit_s, first_s, compiled)
+                    orders.append(order_of(call, workers.found(job)))
                 progress.step()
         except KeyboardInterrupt:
             return RevealResult(device=device, orders=tuple(orders), interrupted=True)
     return RevealResult(device=device, orders=tuple(orders))
-
-
-@dataclass(frozen=True, slots=True)
-class _Jobs:
-    """Makes a job of each call, and a row of its result."""
-
-    processes: RevealWorkers
-    spec: BackendSpec
-    folder: str
-    time_limit: float | None
-
-    def order(self, call: KernelCall | PeerCall) -> Order:
-        """The row of one call."""
-        limit_s, first_s = self.time_limit or _PROBES_S, self.time_limit or _FIRST_S
-        job = Job(self.spec, call, limit_s, first_s, self.folder)
-        return order_of(call, self.processes.found(job))

@@ -147,14 +147,19 @@ def test_comparing_takes_two(cudareduce: Call) -> None:
     assert (code, "requires 2 arguments" in err) == (2, True)
 
 
+HEAD = '{"kind": "orders", "schema": 1, "tool": {}, "device": "GPU", '
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[]", "is not a table of summation orders"),
         ('{"kind": "orders", "schema": 9}', "has schema 9"),
-        ('{"kind": "orders", "schema": 1}', "orders has the wrong type"),
-        ('{"kind": "orders", "schema": 1, "orders": [5]}', "row 1 has the wrong type"),
-        ('{"kind": "orders", "schema": 1, "orders": [{}]}', "kernel of row 1"),
+        ('{"kind": "orders", "schema": 1}', "tool is missing or has the wrong type"),
+        (HEAD + '"orders": 5}', "orders is missing or has the wrong type"),
+        (HEAD + '"orders": []}', "it has no row"),
+        (HEAD + '"orders": [5]}', "row 1: it is not an object"),
+        (HEAD + '"orders": [{}]}', "row 1: acc is missing"),
         ("{", "is cut short"),
     ],
 )
@@ -169,11 +174,11 @@ def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("n", -5, "n of row 1 is negative, or too large"),
-        ("items", 10**20, "items of row 1 is negative, or too large"),
-        ("hashes", {"9" * 5000: "a"}, "hashes of row 1 has the wrong type"),
-        ("outcome", "fine", "outcome of row 1 is an unknown word"),
-        ("cause", "none", "cause of row 1 is an unknown word"),
+        ("n", -5, "row 1: a count is negative, or too large"),
+        ("items", 10**20, "row 1: a count is negative, or too large"),
+        ("hashes", {"9" * 5000: "a"}, "row 1: hashes are not texts by numbers of elements"),
+        ("outcome", "fine", "row 1: outcome is unknown"),
+        ("cause", "none", "row 1: cause is unknown"),
     ],
 )
 def test_a_row_that_is_none(
