@@ -110,8 +110,8 @@ def memory(backend: TimedBackend) -> Iterator[Memory]:
 _ERROR_MEANINGS = (
     (("no kernel image", "nokernelimage", "no binary for gpu"),
      "has no code for this GPU's architecture"),
-    (("out of memory", "outofmemory", "alloc_failed"), "found no memory on the GPU for its own"),
-    (("driver version is insufficient", "driver is too old"), "wants a newer driver"),
+    (("out of memory", "outofmemory", "alloc_failed"), "found too little memory on the GPU"),
+    (("driver version is insufficient", "driver is too old"), "needs a newer driver"),
 )  # fmt: skip
 _LONGEST = 160
 
@@ -145,9 +145,9 @@ def faulty(library: Library, error: Exception) -> Verdict:
     if isinstance(error, AbsentError | ImportError):
         return absent(library, error)
     if isinstance(error, MemoryError) and "out of memory" not in text.lower():
-        return skipped("machine", f"found no memory on the host for its own ({text})")
+        return skipped("machine", f"found too little memory on the host ({text})")
     if isinstance(error, OutOfMemory | MemoryError):
-        return skipped("machine", f"found no memory on the GPU for its own ({text})")
+        return skipped("machine", f"found too little memory on the GPU ({text})")
     for words, meaning in _ERROR_MEANINGS:
         if any(word in text.lower() for word in words):
             advice = f": {library.upgrade}" if "architecture" in meaning else ""
@@ -193,7 +193,7 @@ class Runtimes:
         new = [name for name in now if name not in self._known]
         if new and self._known:
             self.remarks[library.name] = (
-                f"brought {', '.join(new)} into a process that had {', '.join(self._known)}: name "
+                f"loaded {', '.join(new)} into a process that had {', '.join(self._known)}: name "
                 "it alone with --peers where its figures look odd"
             )
         self._known = now

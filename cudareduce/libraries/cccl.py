@@ -241,19 +241,19 @@ def _prepare_as_called(
 def _why_not_in_mode(mode: str, reduction: Reduction) -> str | None:
     """Why CUB does not support a reduction in this mode of determinism; None if it does."""
     if reduction.op.name != "sum":
-        return f"adds only in {mode}, and this is {reduction.op.name}"
+        return f"supports only sums in {mode}, not {reduction.op.name}"
     if reduction.dtype != reduction.acc:
         return f"adds {reduction.dtype.name} in its own type in {mode}, not in {reduction.acc.name}"
     if mode == "gpu_to_gpu" and reduction.dtype.kind != "float":
-        return f"takes float32, float64 in {mode}, not {reduction.dtype.name}"
+        return f"supports float32, float64 in {mode}, not {reduction.dtype.name}"
     return None
 
 
 def _why_not_packed(problem: Problem) -> str | None:
     if problem.reduction.dtype.size != 2:
-        return "packs types of 16 bits, of which CUB loads one at a time"
+        return "packs 16-bit types, which CUB loads one at a time"
     if problem.n % 4 or problem.n > 2**31:
-        return "packs four elements: multiples of 4 up to 2^31"
+        return "packs four elements: supports multiples of 4 up to 2^31"
     return None
 
 

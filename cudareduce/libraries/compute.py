@@ -80,7 +80,7 @@ def _called(mode: str, problem: Problem) -> str:
 
 def _adds_only(problem: Problem) -> str | None:
     name = problem.reduction.op.name
-    return None if name == "sum" else f"adds only in not_guaranteed, and this is {name}"
+    return None if name == "sum" else f"supports only sums in not_guaranteed, not {name}"
 
 
 _COMPUTE = Library(

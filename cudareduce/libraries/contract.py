@@ -159,13 +159,13 @@ class Library:
         """Why it does not support a problem, in words that follow its name; None if it does."""
         reduction = problem.reduction
         if reduction.op.expression:
-            return "takes no operator of one's own"
+            return "does not support user-defined operators"
         if reduction.op.name not in self.ops:
-            return f"takes {', '.join(self.ops)}, not {reduction.op.name}"
+            return f"supports {', '.join(self.ops)}, not {reduction.op.name}"
         if reduction.dtype.name not in self.dtypes:
-            return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
+            return f"supports {', '.join(self.dtypes)}, not {reduction.dtype.name}"
         if not problem.elements:
-            return "is not asked for a reduction of nothing"
+            return "is not called for zero elements"
         if problem.rows != 1 and not self.takes_rows:
             return f"reduces one array, not {problem.rows} rows"
         return self.refuses(problem) if self.refuses else None
@@ -189,9 +189,9 @@ def as_answers(problem: Problem, returned: Any) -> Array:
     """The results that a library returned, one per row. Raises ResultError."""
     results, rows = np.asarray(returned), problem.rows
     if results.dtype.kind in _NO_NUMBERS:
-        raise ResultError(f"it gives answers of {results.dtype}")
+        raise ResultError(f"it returns results of type {results.dtype}")
     if results.size != rows:
-        raise ResultError(f"it gives {counted(results.size, 'answer')} where {rows} should be")
+        raise ResultError(f"it returns {counted(results.size, 'result')}, not {rows}")
     return results.astype(problem.reduction.result_dtype).reshape(-1)
 
 

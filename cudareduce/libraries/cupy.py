@@ -16,7 +16,9 @@ def _load() -> str:
     import cupy
 
     if not hasattr(cupy.cuda.Stream, "from_external") and not hasattr(cupy.cuda, "ExternalStream"):
-        raise AbsentError(f"CuPy {cupy.__version__} is too old: it takes no stream of ours")
+        raise AbsentError(
+            f"CuPy {cupy.__version__} is too old: it does not support external streams"
+        )
     return str(cupy.__version__)
 
 

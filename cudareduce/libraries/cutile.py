@@ -59,7 +59,7 @@ def _compiled(dtype: str, divisible: tuple[bool, bool], arch: int) -> Cubin:
     entry = re.search(rb"\.text\.([A-Za-z0-9_$]+)\0", code)
     threads = re.search(rb"\x04\x10\x0c\x00(.{4})", code, re.DOTALL)
     if entry is None:
-        raise RuntimeError("its compiler made machine code without a kernel")
+        raise RuntimeError("its compiler produced no kernel")
     return Cubin(
         code, entry[1].decode(), int.from_bytes(threads[1], "little") if threads else 128, 0
     )

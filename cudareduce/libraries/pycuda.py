@@ -58,7 +58,7 @@ def _called(problem: Problem) -> str:
 def _refuses(problem: Problem) -> str | None:
     reduction = problem.reduction
     if reduction.op.name != "sum" and reduction.dtype != reduction.acc:
-        return f"answers {reduction.op.name} in the elements' own type"
+        return f"computes {reduction.op.name} in the elements' own type"
     return None
 
 

@@ -94,7 +94,7 @@ class LibraryWorkers:
                 lost[name] = LibraryResult(verdict=verdict, called=called)
                 job = job.without(name)
             elif verdict.cause != "time":  # no library was running
-                verdict = skipped("machine", f"its process ended beside it: {verdict.reason}")
+                verdict = skipped("machine", f"its process ended: {verdict.reason}")
                 return _without_result(lost, libraries, verdict)
 
     def _outcome(

@@ -55,7 +55,7 @@ def _compiled(
     made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": _WARPS})
     about = made.metadata
     if getattr(about, "global_scratch_size", 0) or getattr(about, "profile_scratch_size", 0):
-        raise RuntimeError("its kernel wants scratch memory, which a plain launch does not give")
+        raise RuntimeError("its kernel needs scratch memory, which a plain launch does not provide")
     return Cubin(bytes(made.asm["cubin"]), about.name, 32 * about.num_warps, about.shared)
 
 

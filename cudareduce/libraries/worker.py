@@ -75,7 +75,7 @@ from cudareduce.verify.verdict import (
 )
 from cudareduce.workers import Parent
 
-_NO_LIBRARY = "no library could be timed, so no kernel was timed beside them"
+_NO_LIBRARY = "no library could be timed, so no kernel was timed with them"
 #: Patterns without NaN, infinities and signed zeros, whose results differ between libraries.
 _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
              "spread", "factors", "lowest", "highest")  # fmt: skip
@@ -595,12 +595,12 @@ class JobRun:
                     replay()
                     verdict = timed.verdict()
                     if verdict is not None and verdict.outcome == "fail":
-                        reason = "does its work elsewhere than in the graph that is captured of it"
+                        reason = "does its work outside of the captured graph"
                 except Exception as error:
                     verdict_on(call.library, error, self._backend)
                     inner = error.__context__  # the error of the call, not of the empty capture
                     cause = inner if isinstance(inner, Exception) else error
-                    reason = f"is not captured in a graph ({line(cause)})"
+                    reason = f"cannot be captured in a graph ({line(cause)})"
                 if reason:
                     self._no_graph.add(key)
                     self.results[timed.name] = replace(self.results[timed.name], no_graph=reason)

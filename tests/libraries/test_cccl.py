@@ -74,7 +74,7 @@ def test_modes_refuse_other_reductions() -> None:
     packed = partial(modes["cub:packed"].why_not)
     assert packed(Problem(reduction_of("sum", "float16"), 100)) is None
     assert packed(Problem(reduction_of("sum", "float16"), 101)) == (
-        "packs four elements: multiples of 4 up to 2^31"
+        "packs four elements: supports multiples of 4 up to 2^31"
     )
 
 

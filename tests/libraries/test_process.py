@@ -70,9 +70,8 @@ def test_each_library_has_a_verdict_and_right_ones_have_times(
         "file): pip install -U fake",
         "no_code": "skip: has no code for this GPU's architecture (RuntimeError: CUDA error: no "
         "kernel image is available): pip install -U fake",
-        "no_memory": "skip: found no memory on the GPU for its own (OutOfMemory: its pool is "
-        "empty)",
-        "no_host_memory": "skip: found no memory on the host for its own (MemoryError: Unable to "
+        "no_memory": "skip: found too little memory on the GPU (OutOfMemory: its pool is empty)",
+        "no_host_memory": "skip: found too little memory on the host (MemoryError: Unable to "
         "allocate 8 GiB)",
         "wrong": "fail: n = 33, exact: got -5.34386337e-13, expected -3.56257558e-13",
         "raises": "skip: raises ValueError: what is this?",
@@ -133,11 +132,11 @@ MISBEHAVING: dict[str, tuple[float | None, dict[str, str]]] = {
         "breaks": "skip: raises RuntimeError: CUDA error 700: illegal address",
     }),
     "ODD_ANSWERS": (None, {
-        "none": "fail: n = 33, exact: it gives 0 answers where 1 should be",
-        "three": "fail: n = 33, exact: it gives 3 answers where 1 should be",
-        "complex": "fail: n = 33, exact: it gives answers of complex128",
-        "object": "fail: n = 33, exact: it gives answers of object",
-        "none:own": "fail: it gives 0 answers where 1 should be",
+        "none": "fail: n = 33, exact: it returns 0 results, not 1",
+        "three": "fail: n = 33, exact: it returns 3 results, not 1",
+        "complex": "fail: n = 33, exact: it returns results of type complex128",
+        "object": "fail: n = 33, exact: it returns results of type object",
+        "none:own": "fail: it returns 0 results, not 1",
     }),
     "HANGING": (3.0, {
         "hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
@@ -222,7 +221,7 @@ def test_two_cuda_runtimes_are_a_remark(
     )
     assert reasons(outcome) == {
         "runtime_12": "pass: ",
-        "runtime_13": "pass: brought libcudart.so.13 into a process that had libcudart.so.12: name "
+        "runtime_13": "pass: loaded libcudart.so.13 into a process that had libcudart.so.12: name "
         "it alone with --peers where its figures look odd",
     }
     assert outcome.remarks == (

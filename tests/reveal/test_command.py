@@ -232,7 +232,7 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     assert "peer:cub:crashes, n = 40: WRONG: ends its process by SIGABRT" in said
     ends = "cannot be imported (ends its process with code 3): pip install -U fake"
     assert f"peer:cub:exits, n = 40: skipped, {ends}" in said
-    assert "peer:cub:none, n = 40: WRONG: it gives 0 answers where 1 should be" in said
+    assert "peer:cub:none, n = 40: WRONG: it returns 0 results, not 1" in said
     silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
     assert f"peer:cub:hangs, n = 40: WRONG: no result {silent}" in said
     assert f"peer:cub:waits, n = 40: skipped, no first result {silent}" in said
