@@ -21,6 +21,7 @@ from cudareduce.compare.machine_code import (
 from cudareduce.compare.nvcc import find_nvcc, main_reduction, reading_stage
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
+from cudareduce.grouping import group_by
 from cudareduce.launch.prelude import source
 from cudareduce.library.foreign import adopting
 from cudareduce.library.guesses import FileOptions
@@ -157,10 +158,7 @@ def own_gains(registry: Registry, results: Sequence[Path]) -> Mapping[str, Seque
     """The gains of each kernel over its predecessor, one per GPU model, from these results or else
     the package's."""
     after = {kernel.id: kernel.after for kernel in registry.kernels.values()}
-    by_kernel: dict[str, list[Gain]] = {}
-    for gain in newest(gains(results or stored_runs(), after)).values():
-        by_kernel.setdefault(gain.kernel, []).append(gain)
-    return by_kernel
+    return group_by(newest(gains(results or stored_runs(), after)), lambda gain: gain.kernel)
 
 
 def gain_text(gain: Gain) -> str:

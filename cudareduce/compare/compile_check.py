@@ -39,6 +39,7 @@ from cudareduce.compare.units import (
 )
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
+from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for, load_registry
@@ -398,11 +399,12 @@ def compiled_words(rows: Sequence[UnitRow]) -> dict[str, list[str]]:
 
 def _by_cause(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
     """Rows grouped by verdict, kernel and causes; worst first."""
-    groups: dict[tuple[object, ...], list[UnitRow]] = {}
-    for row in _worst_first(rows):
+
+    def key(row: UnitRow) -> tuple[object, ...]:
         why = row.names or (row.causes if isinstance(row.unit, Failed) else ())
-        groups.setdefault((row.verdict, row.unit.kernel, why), []).append(row)
-    return list(groups.values())
+        return row.verdict, row.unit.kernel, why
+
+    return list(group_by(_worst_first(rows), key).values())
 
 
 def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:

@@ -16,6 +16,7 @@ from cudareduce.compare.change_points import FEWEST, THRESHOLD, Series, Verdict,
 from cudareduce.compare.history_store import Entry, History, append, files, moment, read
 from cudareduce.compare.report import called, in_short, problem_text, reduction_text, shape_text
 from cudareduce.errors import UsageError
+from cudareduce.grouping import group_by
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, publish_findings
@@ -249,9 +250,7 @@ def _judged_sections(
         (each for each in judged if request.everything or each.verdict != "SAME"),
         key=lambda each: (_ORDER[each.verdict], -each.series.change),
     )
-    groups: dict[tuple[str, str], list[Judged]] = {}
-    for each in shown:
-        groups.setdefault((each.file, reduction_text(each.record)), []).append(each)
+    groups = group_by(shown, lambda each: (each.file, reduction_text(each.record)))
 
     def title(what: str, group: Iterable[Judged]) -> str:
         runs = max((len(each.series.points) for each in group), default=0)

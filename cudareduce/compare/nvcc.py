@@ -27,6 +27,7 @@ from cudareduce.compare.machine_code import (
 from cudareduce.compare.units import Failed, Key, Side, Unit
 from cudareduce.cuda_source import NVCC_FLAGS, in_standard
 from cudareduce.errors import BuildError, EnvironmentProblem
+from cudareduce.grouping import group_by
 from cudareduce.launch.prelude import Stage, source
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.host import installed
@@ -182,9 +183,7 @@ def _supported(kernel: Kernel) -> Iterator[Reduction]:
 
 def sampled(kernel: Kernel) -> list[Reduction]:
     """One reduction per supported type, with different operators, and the remaining operators."""
-    by_type: dict[str, list[Reduction]] = {}
-    for reduction in _supported(kernel):
-        by_type.setdefault(reduction.dtype.name, []).append(reduction)
+    by_type = group_by(_supported(kernel), lambda reduction: reduction.dtype.name)
     chosen = [some[number % len(some)] for number, some in enumerate(by_type.values())]
     seen = {reduction.op.name for reduction in chosen}
     for reduction in _supported(kernel):

@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
+from cudareduce.grouping import group_by
 from cudareduce.intervals import Interval, interval, paired
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
@@ -74,9 +75,6 @@ def _of_problem(
             )  # fmt: skip
 
 
-def newest(found: Iterable[Gain]) -> dict[tuple[str, str], Gain]:
+def newest(found: Iterable[Gain]) -> list[Gain]:
     """The first gain of each kernel on each card."""
-    first: dict[tuple[str, str], Gain] = {}
-    for gain in found:
-        first.setdefault((gain.kernel, gain.device), gain)
-    return first
+    return [some[0] for some in group_by(found, lambda gain: (gain.kernel, gain.device)).values()]

@@ -8,6 +8,7 @@ from itertools import combinations, groupby, pairwise
 from math import log2
 from statistics import median
 
+from cudareduce.grouping import group_by
 from cudareduce.intervals import interval, paired
 from cudareduce.report.columns import (
     COLUMNS,
@@ -41,9 +42,10 @@ def curve_sections(run: Run) -> list[Section]:
     """A table for each problem and kind of timing: kernels with a bar for each number of SMs, then
     libraries, which take all of them."""
     with_libraries = [r for r in run.records if r.context]
-    problems: dict[tuple[object, ...], list[Record]] = {}
-    for r in with_libraries or run.records:
-        problems.setdefault((r.op, r.map, r.dtype, r.acc, r.n, r.rows, r.timing), []).append(r)
+    problems = group_by(
+        with_libraries or run.records,
+        lambda r: (r.op, r.map, r.dtype, r.acc, r.n, r.rows, r.timing),
+    )
     return [_curve_section(run, records) for records in problems.values()]
 
 

@@ -14,6 +14,7 @@ from cudareduce.backends import choose_backend, open_timed
 from cudareduce.bench.command import verdict_codes
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.grouping import group_by
 from cudareduce.library.registry import AUTO, AUTO_FIXED, load_registry
 from cudareduce.progress import phase, say
 from cudareduce.reduction.operators import reduction_of
@@ -141,13 +142,9 @@ def _outcome_text(found: Found) -> str:
 
 def _sections(found: Sequence[Found], device: str) -> list[Section]:
     """One table per reduction with a row per size; notes list what was left out."""
-    groups: dict[tuple[str, str, int], list[Found]] = {}
-    for each in found:
-        reduction = each.problem.reduction
-        key = reduction.op.name, reduction.dtype.name, each.problem.rows
-        groups.setdefault(key, []).append(each)
+    groups = group_by(found, lambda each: (each.problem.reduction, each.problem.rows))
     sections = []
-    for (op, dtype, rows), group in groups.items():
+    for (reduction, rows), group in groups.items():
         table_rows = tuple(
             (
                 short_size(each.problem.n), outcome.name, outcome.best.kernel.id,
@@ -157,7 +154,8 @@ def _sections(found: Sequence[Found], device: str) -> list[Section]:
             for each in group for outcome in _shown(each)
         )  # fmt: skip
         of_rows = f" x {rows} rows" if rows != 1 else ""
-        title = f"{op} of {dtype}{of_rows}, cold, {device}: the fastest launch shapes"
+        what = f"{reduction.op.name} of {reduction.dtype.name}{of_rows}"
+        title = f"{what}, cold, {device}: the fastest launch shapes"
         header = ("n", "for", "kernel", "launch shape", "us", "speedup")
         sections.append(Section(title, header, table_rows, tuple(_notes(group)), 4))
     return sections

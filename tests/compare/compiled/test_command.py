@@ -356,6 +356,16 @@ def test_only_kernels_of_the_package_may_not_spill(name: str, foreign: bool) -> 
         assert rules(used) == broken
 
 
+@pytest.fixture
+def stored_90(tmp_path: Path) -> Path:
+    """The stored baseline, reduced to sm_90."""
+    data = json.loads(STORED.read_text())
+    data["units"] = [unit for unit in data["units"] if unit["arch"] == 90]
+    path = tmp_path / "stored.json"
+    path.write_text(json.dumps(data | {"architectures": [90]}))
+    return path
+
+
 def check(cudareduce: Call, tree: Path, path: Path, *more: object) -> tuple[int, str, str]:
     return cudareduce("check", "--compile", "--baseline", path, "--kernels", tree, *more)
 
@@ -555,17 +565,18 @@ def test_the_first_error_is_told() -> None:
 
 @needs_nvcc
 def test_an_update_forgets_no_accesses(
-    cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+    cudareduce: Call, tree: Path, stored_90: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without g++ none are counted."""
-    before, stored = baseline.read_text(), load(baseline)
+    before, stored = stored_90.read_text(), load(stored_90)
     made = side(*stored.units)
     monkeypatch.setattr("cudareduce.compare.compile_check.compile_all", lambda *_: made)
     monkeypatch.setattr(
         "cudareduce.compare.compile_check.with_traffic", lambda side, *_: (side, ())
     )
-    code, _, err = check(cudareduce, tree, baseline, "--arch", "90", "--update-baseline", "--quiet")
-    assert (code, baseline.read_text()) == (6, before)
+    ask = ("--arch", "90", "--update-baseline", "--quiet")
+    code, _, err = check(cudareduce, tree, stored_90, *ask)
+    assert (code, stored_90.read_text()) == (6, before)
     assert "would lose its counts of memory accesses" in err
 
 
@@ -737,8 +748,8 @@ def test_every_kernel_of_the_ladder_is_in_the_stored_baseline() -> None:
 
 
 @needs_nvcc
-def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, baseline: Path) -> None:
-    code, out, err = check(cudareduce, tree, baseline, "my_reduce_v7_shuffle", "--arch", 52)
+def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, stored_90: Path) -> None:
+    code, out, err = check(cudareduce, tree, stored_90, "my_reduce_v7_shuffle", "--arch", 52)
     assert (code, out) == (2, "")
     assert "nothing was compiled; my_reduce_v7_shuffle is not compiled for sm_52" in err
 
@@ -752,6 +763,7 @@ def test_a_disassembler_that_cannot_read_is_no_count(tmp_path: Path) -> None:
             Disassembler(str(tool), "12.0").read(b"", "kernel")
 
 
+@pytest.mark.long
 @needs_nvcc
 @pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump and nvdisasm were not found")
 def test_instructions_are_counted(baseline: Path) -> None:
