@@ -632,18 +632,8 @@ CACHES = [
         setup=damage(lambda b: b[: len(b) // 2], "lib*.so")),
 ]  # fmt: skip
 
-STREAMS = [
-    row("stream-out-full", "list", 2, "standard output|stdout|space", shell=">/dev/full"),
-    row(
-        "stream-out-full-run", RUN, 2, "standard output|stdout|space", shell=">/dev/full", long=True
-    ),
-    row("stream-out-full-help", "--help", 2, "standard output|stdout|space", shell=">/dev/full"),
-    row("stream-err-full", RUN, 0, "right", shell="2>/dev/full"),
-    row("stream-err-full-error", "bench reduce_v9", 2, shell="2>/dev/full", silent=True),
-    row("stream-out-closed", "list", (0, 2), shell=">&-", silent=True),
-    row("stream-err-closed", "list", 0, RIGHT, shell="2>&-"),
-    row("stream-all-closed", "list", (0, 2), shell="<&- >&- 2>&-", silent=True),
-]
+#: Streams that are full or closed are tested in tests/cli/test_streams.py.
+STREAMS = [row("stream-err-full", RUN, 0, "right", shell="2>/dev/full")]
 
 A, B = "a.json", "b.json"
 TWO = f"compare {A} {B}"

@@ -33,6 +33,7 @@ from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",
          *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
 #: Files of a reader's own that pages name.

@@ -17,6 +17,7 @@ from tests.libraries.fakes import use_fakes
 from tests.simulate import H200, record
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 ON_CPU = ("--backend", "cpu", "--quiet", "--format", "json")
 
 

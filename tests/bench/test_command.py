@@ -24,6 +24,7 @@ from tests.conftest import ROOT, read_result
 from tests.fake_gpu import CALM, FakeGpu, FakeMonitor, use
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 TWO = ("reduce_v6_multi_add", "reduce_v7_shuffle")
 
 

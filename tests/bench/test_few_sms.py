@@ -21,6 +21,7 @@ from tests.libraries.fakes import use_fakes
 from tests.simulate import record
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 ROOT = Path(__file__).parents[2]
 TILES, FILL, V7 = "reduce_tiles_acq_rel", "reduce_fill", "reduce_v7_shuffle"
 KERNELS = load_registry().kernels

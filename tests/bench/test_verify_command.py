@@ -11,6 +11,7 @@ from tests.fake_gpu import fake_gpu
 from tests.libraries.fakes import use_fakes
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from cudareduce.errors import EnvironmentProblem
 from tests.test_golden import FOREIGN
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 NO_TIMES = "no effect here: --backend cpu times nothing\n"
 
 

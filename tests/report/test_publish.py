@@ -18,6 +18,7 @@ from cudareduce.results.store import load, to_csv, to_json
 from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 DATA = ROOT / "tests" / "data"
 PAIR = DATA / "simulated-before.json", DATA / "simulated-after.json"
 VERIFY = ("verify", "reduce_v7_shuffle", "--n", "1", "--backend", "cpu", "--quiet")

@@ -20,6 +20,7 @@ from tests.fake_gpu import FakeGpu, FakeMonitor, FakeProgram, use
 from tests.simulate import H200
 
 Call = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("small")
 Shape = tuple[int, int]
 KERNEL = "reduce_tiles_block"
 TUNE = ("tune", KERNEL, "--n", "2^12", "--quiet")
