@@ -98,8 +98,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, n: int, call: int, late: int = 0) -> None:
-        """Run one call on `n` elements. In builds that stumble, rank `late` does. Raises
-        KernelFault and RankLost."""
+        """Run one call on `n` elements. In builds that stumble, rank `late` does."""
 
 
 class StreamEngine(Engine):
@@ -185,8 +184,7 @@ class HostEngine(Engine):
 def kernel_engines(
     stage: Stage, kernels: Sequence[ExchangeKernel], stumble: int = 0
 ) -> list[KernelEngine]:
-    """Compile our kernels as engines, to be verified in builds that stumble, else to be timed.
-    Raises BuildError, EnvironmentProblem and RankLost."""
+    """Compile our kernels as engines, to be verified in builds that stumble, else to be timed."""
     reduction, ranks = stage.reduction, stage.comm.size
     programs = compile_programs(stage, [source(k, reduction, ranks, stumble) for k in kernels])
     return [
@@ -211,8 +209,7 @@ def compile_programs(stage: Stage, sources: Sequence[Source]) -> list[Program]:
 
 
 def build_programs(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError]:
-    """Compile sources on rank 0 first, so that the other ranks find them in the cache. Raises
-    EnvironmentProblem and RankLost."""
+    """Compile sources on rank 0 first, so that the other ranks find them in the cache."""
     if stage.comm.rank > 0:
         stage.comm.barrier()
     programs = stage.backend.build(sources)

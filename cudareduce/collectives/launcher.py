@@ -60,8 +60,7 @@ def gpu_of(placement: Placement) -> int:
 def has_own_gpu(
     comm: Communicator, placement: Placement, spec: BackendSpec, *, quiet: bool
 ) -> bool:
-    """True if each rank has a GPU of its own; prints a remark if ranks share one. Raises
-    RankLost."""
+    """True if each rank has a GPU of its own; prints a remark if ranks share one."""
     apart = all(comm.all_gather(placement.local_rank < gpu_count()))
     if spec.timed and not apart:
         say(_SHARED, quiet)

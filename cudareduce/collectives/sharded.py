@@ -178,8 +178,7 @@ def run_sharded(
 def _nccl_member(
     comm: Communicator, nccl: Path | None, *, timed: bool
 ) -> Iterator[tuple[NcclCommunicator | None, str]]:
-    """This rank's NCCL communicator, or why there is none; neither if nothing is timed. Raises
-    RankLost."""
+    """This rank's NCCL communicator, or why there is none; neither if nothing is timed."""
     with ExitStack() as opened:
         member, why = None, ""
         try:
@@ -195,8 +194,7 @@ def verify_sharded(
     stage: Stage, cases: Sequence[Case], n: int, member: NcclCommunicator | None
 ) -> tuple[dict[Key, tuple[str | None, dict[str, Any]]], dict[Key, str]]:
     """Verify each combination of each case at sizes up to `n`: why it is wrong, if it is, with
-    fields of its record; and refusals at the largest size. Raises RankLost, BuildError and
-    OutOfMemory."""
+    fields of its record; and refusals at the largest size."""
     findings: dict[Key, tuple[str | None, dict[str, Any]]] = {}
     refusals: dict[Key, str] = {}
     ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
@@ -398,8 +396,7 @@ def kernel_sources(
 
 
 def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels | str:
-    """Compile the kernels; a reason if the kernel cannot leave a partial result. Raises BuildError,
-    EnvironmentProblem and RankLost."""
+    """Compile the kernels; a reason if the kernel cannot leave a partial result."""
     sources, why_not = kernel_sources(case, plan, stage.comm.size, stumble)
     programs: dict[Role, dict[Unit | None, Program]] = {"alone": {}, "fused": {}}
     errors: dict[Role, BuildError] = {}
