@@ -82,7 +82,7 @@ from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.verify.verdict import RIGHT, Verdict, skipped
 
 #: Names of the combinations in tables. `local` combines nothing: the time of the shards alone.
 LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl", "host"
@@ -90,7 +90,8 @@ LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl",
 _UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
 #: Test sizes: shards of one element, of part of a tile, and of several tiles.
 _LENGTHS = (1000, 4099, 100_003)
-#: The largest array that is verified before timing; timed calls verify longer ones.
+#: The largest array that is verified before timing (timed calls verify longer ones), and the largest
+#: shard that is verified on one GPU first.
 _MOST_ALONE = 2**22
 #: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which
 #: takes four slots of the LL protocol.
@@ -103,7 +104,7 @@ Key = tuple[Case, str]
 
 
 def shard_record(
-    case: Case, engine: str, n: int, ranks: int, backend: BackendName, verdict: Verdict,
+    case: Case, engine: str, verdict: Verdict = RIGHT, *, n: int, ranks: int, backend: BackendName,
     **fields: Any,
 ) -> Record:  # fmt: skip
     """The record of a combination of a case on `n` elements, without times."""
@@ -128,10 +129,7 @@ def run_sharded(
     parts = layout(comm.size, 0, _SLOT_BYTES * (1 + 2 * comm.size * _SLOTS))
     what = f"{'measuring' if timed else 'verifying'} {reduction.op.name} of {reduction.dtype.name}"
     steps = 1 + (rounds + UNCOUNTED if timed else 0)
-
-    def record(key: Key, verdict: Verdict, **fields: Any) -> Record:
-        return shard_record(*key, n, comm.size, backend.name, verdict, **fields)
-
+    record = partial(shard_record, n=n, ranks=comm.size, backend=backend.name)
     with (
         open_windows(comm, backend, parts) as windows,
         _nccl_member(comm, nccl, timed=timed) as (member, absent),
@@ -139,14 +137,10 @@ def run_sharded(
     ):
         stage = Stage(backend, comm, windows, "all-reduce", reduction)
         alone = min(n, _MOST_ALONE) if timed else n
-        findings, refusals = verify_sharded(stage, cases, alone, member)
+        records, refusals = verify_sharded(stage, cases, n, alone, member)
         bar.step()
         refusals |= {(case, NCCL): absent for case in cases if absent}
-        records = {
-            key: record(key, Verdict("fail", wrong) if wrong else Verdict("pass"), **fields)
-            for key, (wrong, fields) in findings.items()
-        }
-        right = [key for key, (wrong, _) in findings.items() if not wrong]
+        right = [key for key, r in records.items() if r.verdict == "pass"]
         timed_backend = backend.timed()
         if timed and timed_backend and right:
             fitting = [case for case in cases if any(case == other for other, _ in right)]
@@ -154,24 +148,22 @@ def run_sharded(
                 refusals |= shard.refusals
                 batches = _time_combinations(shard, timed_backend, right, rounds, bar)
                 measured = {
-                    key: with_times(
-                        records.get(key) or record(key, Verdict("pass")), some,
-                        n * reduction.dtype.size,
-                    )
+                    key: with_times(records.get(key) or record(*key), some,
+                                    n * reduction.dtype.size)
                     for key, some in batches.items()
                 }  # fmt: skip
                 for case, combinations in shard.combinations.items():
                     if (case, HOST) in right:
                         host_us = host_clock_us(stage, combinations[HOST][0].run)
                         measured[case, HOST] = replace(records[case, HOST], host_us=host_us)
-            records = measured | {key: records[key] for key in records if key not in measured}
+            records = measured | {key: r for key, r in records.items() if key not in measured}
         local_us = {case: r.time_us for (case, name), r in records.items() if name == LOCAL}
         taken = [
-            replace(r, local_us=local_us.get(key[0])) if r.time_us else r
-            for key, r in records.items()
-            if key not in refusals and (key[0], "") not in refusals
+            replace(r, local_us=local_us.get(case)) if r.time_us else r
+            for (case, name), r in records.items()
+            if not {(case, name), (case, "")} & refusals.keys()
         ]
-        return taken + [record(key, skipped("unfit", why)) for key, why in refusals.items()]
+        return taken + [record(*key, skipped("unfit", why)) for key, why in refusals.items()]
 
 
 @contextmanager
@@ -191,33 +183,35 @@ def _nccl_member(
 
 
 def verify_sharded(
-    stage: Stage, cases: Sequence[Case], n: int, member: NcclCommunicator | None
-) -> tuple[dict[Key, tuple[str | None, dict[str, Any]]], dict[Key, str]]:
-    """Verify each combination of each case at sizes up to `n`: why it is wrong, if it is, with
-    fields of its record; and refusals at the largest size."""
-    findings: dict[Key, tuple[str | None, dict[str, Any]]] = {}
+    stage: Stage, cases: Sequence[Case], n: int, alone: int, member: NcclCommunicator | None
+) -> tuple[dict[Key, Record], dict[Key, str]]:
+    """Verify each combination of each case at sizes up to `alone`: records of `n` elements, and
+    refusals at the largest size."""
+    records: dict[Key, Record] = {}
     refusals: dict[Key, str] = {}
     ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
-    for size in sorted({ranks, ranks + 1, *(m for m in _LENGTHS if ranks < m < n), n}):
+    for size in sorted({ranks, ranks + 1, *(m for m in _LENGTHS if ranks < m < alone), alone}):
         with prepare_shard(stage, cases, size, 1, member, STUMBLE) as shard:
             refusals = shard.refusals
             for case, combinations in shard.combinations.items():
                 for name, (combination,) in combinations.items():
-                    wrong, fields = findings.get((case, name), (None, {"tried_launches": 0}))
-                    if name == LOCAL or wrong:
+                    before = records.get((case, name))
+                    if name == LOCAL or (before and before.verdict == "fail"):
                         continue
                     calls, distinct = ShardCalls(shard, combination), None
-                    made = fields["tried_launches"] + 2 * pairs
+                    made = ((before and before.tried_launches) or 0) + 2 * pairs
                     clear_mail(stage)
                     wrong = verify_pairs(stage.comm, calls, pairs)
                     if not wrong:
                         distinct, wrong = verify_repeats(stage.comm, calls, same_bits=True)
                         made += REPEATS
-                    findings[case, name] = wrong, {
-                        "distinct": distinct, "launches": None if distinct is None else REPEATS,
-                        "tried_launches": made, "version": combination.version,
-                    }  # fmt: skip
-    return findings, refusals
+                    records[case, name] = shard_record(
+                        case, name, Verdict("fail", wrong) if wrong else RIGHT, n=n, ranks=ranks,
+                        backend=stage.backend.name, distinct=distinct, tried_launches=made,
+                        launches=None if distinct is None else REPEATS,
+                        version=combination.version,
+                    )  # fmt: skip
+    return records, refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,7 +553,6 @@ class TimedShard:
 
 #: Bytes that ranks on the emulator need per element.
 _ELEMENT_BYTES = 24
-#: The largest shard that is verified alone; longer ones are verified combined.
 #: From best to worst: the worst rank's verdict counts.
 _VERDICTS = ("pass", "skip", "fail")
 
@@ -700,7 +693,9 @@ def _records(
         right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
         for case, verdict in (known | alone).items():
             if verdict and verdict.outcome != "pass":
-                records.append(shard_record(case, "", n, comm.size, backend.name, verdict))
+                records.append(
+                    shard_record(case, "", verdict, n=n, ranks=comm.size, backend=backend.name)
+                )
         if right:
             records += run_sharded(reduction, right, n, session.settings.rounds, comm, backend,
                                    timed=timed, quiet=quiet)  # fmt: skip
