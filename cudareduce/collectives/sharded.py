@@ -90,7 +90,7 @@ LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl",
 _UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
 #: Test sizes: shards of one element, of part of a tile, and of several tiles.
 _LENGTHS = (1000, 4099, 100_003)
-#: The largest array that is verified before timing (timed calls verify longer ones), and the largest
+#: The largest array that is verified before timing (timed calls verify longer ones), and largest
 #: shard that is verified on one GPU first.
 _MOST_ALONE = 2**22
 #: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which

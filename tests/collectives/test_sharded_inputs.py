@@ -36,7 +36,7 @@ def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
 def test_expected_results_are_those_of_numpy(op: str, dtype: str) -> None:
     reduction = reduction_of(op, dtype)
     for n, ranks in LENGTHS:
-        for turn in range(3):
+        for turn in range(3 if n < 10_000 else 1):
             content = ShardedArray(reduction, n, ranks, turn)
             assert content.result == numpy_answer(reduction, content), (n, ranks, turn)
         if reduction.dtype.kind == "float":
