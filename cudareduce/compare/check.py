@@ -109,7 +109,7 @@ def check_rows(
         suspects = _with_controls(rows, [row for row in rows if row.in_doubt])
         if cut or not suspects or budget.passed:
             break
-        _say_again(suspects, f"{times} times the rounds", request.quiet)
+        say(_again_text(suspects, times), request.quiet)
         longer = measure([row.record for row in suspects], times)
         cut = longer.cut
         if not cut:
@@ -121,17 +121,14 @@ def check_rows(
     suspects = _with_controls(rows, [row for row in rows if row.verdict == "SLOWER"])
     if suspects and not cut and deadline.passed:
         rows = _unconfirmed(rows, "no time was left to confirm it")
-    elif suspects:
-        second = Remeasured(cut=cut)
+    elif suspects and not cut:
+        say(f"{_again_text(suspects, 2)}, in a fresh process", request.quiet)
+        second = confirm([row.record for row in suspects], 2)
+        cut, with_base = second.cut, bool(second.old)
         if not cut:
-            _say_again(suspects, "2 times the rounds, in a fresh process", request.quiet)
-            second = confirm([row.record for row in suspects], 2)
-            cut, with_base = second.cut, bool(second.old)
-        if cut:
-            rows = _unconfirmed(rows, f"not measured again: {cut.why}")
-        else:
-            again = _compare_again(suspects, second, rules)
-            rows = confirmed_rows(rows, again, rules)
+            rows = confirmed_rows(rows, _compare_again(suspects, second, rules), rules)
+    if cut:
+        rows = _unconfirmed(rows, f"not measured again: {cut.why}")
     return Outcome(rows, first, cut, with_base)
 
 
@@ -225,14 +222,13 @@ def _at_first(row: Row) -> str:
     return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
 
 
-def _say_again(rows: Sequence[Row], how: str, quiet: bool) -> None:
+def _again_text(rows: Sequence[Row], times: int) -> str:
     counts = Counter(row.verdict for row in rows)
     slower, doubtful = counts["SLOWER"], counts["UNCERTAIN"]
     words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
-    rounds, _, where = how.partition(",")
     controls = len(rows) - slower - doubtful
     group = f", with {controls} of the control group" if controls else ""
-    say(f"{words}: measuring again with {rounds}{group}{where and ','}{where}", quiet)
+    return f"{words}: measuring again with {times} times the rounds{group}"
 
 
 def compare_files(request: CompareRequest) -> int:
