@@ -87,6 +87,12 @@ def check_compiled(request: CheckRequest) -> int:
     tools = find_tools(stored.nvcc if stored else None)
     architectures = request.arch or (stored.architectures if stored else ARCHITECTURES)
     if request.update_baseline and stored is not None:
+        dropped = [u for u in stored.units if not asked_for(u.kernel, request.kernels, choices)]
+        if dropped:
+            raise UsageError(
+                f"--update-baseline would drop {dropped[0].kernel}: name no kernels, or all of the "
+                "baseline's"
+            )
         _refuse_to_forget(path, stored, architectures, tools)
 
     sample = sample_of(stored.architectures if stored else architectures)
@@ -231,8 +237,6 @@ def _stored(request: CheckRequest, path: Path) -> CompiledSet | None:
     """The baseline if there is one, after checking that the outputs can be written."""
     request.outputs.check(path)
     if request.update_baseline:
-        if request.kernels:
-            raise UsageError("--update-baseline takes no kernels: a baseline is of all of them")
         check_writable(path)
     missing = request.update_baseline and is_missing(path)
     return None if missing else load(path)

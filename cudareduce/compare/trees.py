@@ -137,8 +137,8 @@ def base_folders(base: str, heads: Sequence[Path], into: Path) -> list[Path]:
         found.append(_unpack(top, revision, inside, into / str(number)))
     if not found:
         raise UsageError(
-            f"--base {base}: it is not a folder, and the kernels are not in a git checkout: name a "
-            "folder of kernels"
+            f"--base {base}: it is not a folder, and {heads[0]} is not in a git checkout: name a "
+            "folder of kernels, or your checkout's with --kernels"
         )
     return found
 

@@ -580,6 +580,20 @@ def test_an_update_forgets_no_accesses(
     assert "would lose its counts of memory accesses" in err
 
 
+@pytest.mark.long
+@needs_nvcc
+def test_a_baseline_may_be_of_single_kernels(
+    cudareduce: Call, tree: Path, stored_90: Path, tmp_path: Path
+) -> None:
+    ask = ("kernel_vector", "--arch", "90", "--update-baseline", "--quiet")
+    code, _, err = check(cudareduce, tree, stored_90, *ask)
+    assert (code, "--update-baseline would drop reduce_" in err) == (2, True)
+    path = tmp_path / "own.json"
+    for _ in range(2):  # the second time it is updated
+        assert check(cudareduce, tree, path, *ask)[0] == 0
+        assert {unit.kernel for unit in load(path).units} == {"kernel_vector"}
+
+
 @pytest.mark.slow
 @needs_nvcc
 def test_an_update_forgets_no_architecture_and_no_kernel(
