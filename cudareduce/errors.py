@@ -18,15 +18,6 @@ class UsageError(CudareduceError):
     exit_code = 2
 
 
-class NotUnderstood(UsageError):
-    """A kernel of others is given something that nobody has said; `parameter` is its name if that
-    is one whole number, which can be tried."""
-
-    def __init__(self, message: str, parameter: str = "") -> None:
-        super().__init__(message)
-        self.parameter = parameter
-
-
 class BaselineError(CudareduceError):
     """A baseline is missing or was made on another machine."""
 

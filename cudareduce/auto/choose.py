@@ -102,7 +102,6 @@ class Chooser:
         """Whether a kernel is never to be chosen."""
         return (
             kernel.foreign
-            or kernel.whole_tiles
             or kernel.why_not(reduction) is not None
             or not self.facts.run(kernel)
             or (self.name == AUTO_FIXED and kernel.varies(reduction))

@@ -65,7 +65,7 @@ def case(
     an SM to itself is the largest that the header names: it alone keeps the SM's loads under
     way."""
     settings, kernel, size = session.settings, choice.kernel, reduction.dtype.size
-    own = kernel.block if sms is None or kernel.guessed is not None else max(kernel.blocks)
+    own = kernel.block if sms is None else max(kernel.blocks)
     block = settings.block or choice.block or own
     items = settings.items or choice.items or kernel.items_of(size)
     reason = (

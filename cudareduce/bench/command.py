@@ -10,7 +10,6 @@ from typing import Any
 from cudareduce.backends import BackendSpec, never_timed
 from cudareduce.bench.cases import chosen_anew, why_left_out
 from cudareduce.bench.group import Group
-from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import (
     BenchRequest,
@@ -18,6 +17,7 @@ from cudareduce.bench.request import (
     asked,
     bench_settings,
     chosen,
+    external_files,
     opened,
 )
 from cudareduce.bench.runner import Part, measured
@@ -95,7 +95,8 @@ def timed_choices(
             say(job_text(len(choices), settings) or "", request.machine.quiet)
             if not never_timed(request.machine.backend):  # or it has been said
                 say(untimed_text(settings) or "", request.machine.quiet)
-        parts = measured(session, settled(session, choices, request.machine.quiet))
+        files = external_files(request, quiet=True)
+        parts = measured(session, choices, files)
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)
         interrupted = any(part.interrupted for part in parts)

@@ -60,7 +60,7 @@ class Jobs:
         nets = list(race_test_sets(case))
         if every and self.settings.block is None:
             nets += block_test_sets(case)
-        any_op = case.kernel.guessed is None and _MENTIONS_OP.search(case.kernel.text)
+        any_op = _MENTIONS_OP.search(case.kernel.text)
         if every and self.settings.instead and any_op:
             nets += operator_test_sets(case)
         if every:

@@ -7,18 +7,26 @@ bounds or a launch without end is never one: such a program is wrong, and the ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import gcd, lcm, prod
 from typing import Any
 
-from cudareduce.bench.asked import LESS, most_asked
 from cudareduce.bench.session import Session
-from cudareduce.bench.tries import budget
-from cudareduce.launch.case import Case, Shape
+from cudareduce.budget import Deadline
+from cudareduce.errors import UsageError
+from cudareduce.external.files import ExternalFiles
+from cudareduce.external.trial import budget
+from cudareduce.launch.case import Case, Prepared, Shape
+from cudareduce.library.condition import Nan
+from cudareduce.library.reading import read_source
+from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.inputs import digits, varies
+from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import most_bounded
-from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes
+from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes, watched_test_set
 from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
 
 #: Causes that no precondition excuses, in the words of the emulator.
@@ -41,35 +49,134 @@ _MOST_TRIED = 10
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
 
-#: A case whose program is recorded with further numbers of elements; None if it cannot be.
-Resized = Callable[[Case, Sequence[int]], Case | None]
+#: Seconds of one experiment.
+_TRIED_S = 2.5
+#: The most of the remaining time that one of several kernels gets: a third.
+_SHARES = 3
+_SUMS = ("sum", "mean")
+#: The weaker forms of a condition on the elements, the weakest first.
+_WEAKER: dict[tuple[str, Any], tuple[Any, ...]] = {
+    ("nan", "none"): ("propagate", "drop"),
+    ("positive", "normal"): ("", "positive"),
+    ("positive", "positive"): ("",),
+    ("within", "float32"): ("", "int32"),
+    ("within", "float16"): ("",),
+    ("within", "bfloat16"): ("",),
+}
+
+
+def _strongest(reduction: Reduction, nan: Nan | None) -> dict[str, Any]:
+    """Every condition on the elements that an author may document; `nan` is what the user has said
+    of a NaN."""
+    parts, name, kind = dict[str, Any](), reduction.op.name, reduction.dtype.kind
+    if name in ("max", "argmax") and kind != "uint":
+        parts |= {"positive": "normal" if kind == "float" else "positive"}
+    if name.endswith(("min", "max")) and kind == "float":
+        parts |= {"finite": True} | ({} if nan and name in ("min", "max") else {"nan": "none"})
+    if reduction.op.indexed:
+        parts |= {"any": True}
+    if name in _SUMS:
+        parts |= {"bounded": True} if kind == "float" else {}
+        parts |= {"within": narrower} if (narrower := _narrower(reduction)) else {}
+        parts |= {"positive": "positive"} if kind == "int" else {}
+    return parts | {"aligned": True}
+
+
+def _narrower(reduction: Reduction) -> str:
+    """The narrowest type in which a kernel may keep partial sums; "" if there is none."""
+    if reduction.dtype.kind == "float":
+        return reduction.dtype.name if reduction.dtype != reduction.acc else ""
+    return "float32"
+
+
+def timed_input(pattern: str, reduction: Reduction, cases: Sequence[Case]) -> tuple[str, Reduction]:
+    """The pattern and reduction of an input that meets the preconditions of all cases."""
+    narrow = [case.reduction.within for case in cases if case.reduction.within]
+    within = min(narrow, key=digits, default=None)
+    positive = any(case.asks.positive for case in cases) and reduction.op.name in _SUMS
+    pattern = "positive" if positive and pattern == "random" else pattern
+    return pattern, replace(reduction, within=within)
+
+
+class _Experiments:
+    """Verifies cases on single test sets in child processes, until a deadline."""
+
+    def __init__(self, session: Session, deadline: Deadline) -> None:
+        self._session, self.deadline = session, deadline
+
+    def verdict(self, case: Case, test_set: TestSet) -> Verdict | None:
+        """The verdict on one test set; None if there is no time, or nothing to run."""
+        return self.verdicts({case: test_set}).get(case)
+
+    def verdicts(self, sets: Mapping[Case, TestSet]) -> dict[Case, Verdict]:
+        """The verdicts on one test set each, as far as there is time."""
+        session = self._session
+        limit_s = session.settings.time_limit_s or _TRIED_S
+        queues = {
+            case: [
+                replace(job, limit_s=min(job.limit_s, limit_s), optional=False)
+                for job in session.jobs.of(Prepared(case, {}, {}, {}), (), (own,))
+            ]
+            for case, own in sets.items() if _varies(case)
+        }  # fmt: skip
+        queues = {case: jobs for case, jobs in queues.items() if jobs}
+        if self.deadline.passed:
+            return {}
+        return dict(session.isolation.verify(queues, cpu_count(), self.deadline, lambda _: None))
+
+
+def _varies(case: Case) -> bool:
+    """True unless the transform is constant on the test inputs."""
+    with suppress(UsageError):
+        return not case.reduction.map or varies(case.reduction, positive=bool(case.asks.positive))
+    return True
+
+
+def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case, Verdict]:
+    """The verdicts; a wrong result of an external or additional kernel with the data race that is
+    found at the same sizes, if there is one."""
+    if session.jobs.emulator is None:
+        return dict(verdicts)
+    experiments = _Experiments(session, session.settings.deadline)
+    found = dict(verdicts)
+    for case, verdict in verdicts.items():
+        known = verdict.outcome != "fail" or is_synchronisation_fault(verdict.reason)
+        if known or not case.kernel.foreign:
+            continue
+        limits = session.backend.limits()
+        watched = experiments.verdict(case, watched_test_set(case, verdict.effort.sizes, limits))
+        if watched is not None and is_synchronisation_fault(watched.reason):
+            found[case] = replace(verdict, reason=watched.reason, error=None, bound=None)
+    return found
 
 
 def _is_bug(reason: str) -> bool:
     return is_synchronisation_fault(reason) or bool(_BUGS.search(reason))
 
 
-def may_have_precondition(case: Case, verdict: Verdict) -> bool:
+def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
     """True if an external program failed for a cause that a precondition may exclude."""
     failed = verdict.outcome == "fail" and not _is_bug(verdict.reason)
-    return case.kernel.program is not None and (failed or is_undecided(case, verdict))
+    return case.kernel.program is not None and (failed or _is_undecided(case, verdict))
 
 
-def is_undecided(case: Case, verdict: Verdict) -> bool:
+def _is_undecided(case: Case, verdict: Verdict) -> bool:
     """True if no input decides at large sizes, since the transform rounds each element."""
     return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
 
 
-def with_precondition(session: Session, case: Case, resized: Resized) -> tuple[Case | None, str]:
+def _with_precondition(
+    session: Session, experiments: _Experiments, case: Case, files: ExternalFiles
+) -> tuple[Case | None, str]:
     """The case with the weakest precondition under which it seems right, None if there is none;
     and the cause if it is a bug that shows as soon as everything else is excluded."""
     every = {
         name: value
-        for name, value in most_asked(case.reduction, session.settings.nan).items()
+        for name, value in _strongest(case.reduction, session.settings.nan).items()
         if _has_cause(case, name)
     }
     whole = _asking(case, **every)
-    outcomes = dict(_outcomes(session, whole))
+    outcomes = dict(_outcomes(session, experiments, whole))
     failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
     bug = next((v.reason for v in failed.values() if _is_bug(v.reason)), "")
     if bug:
@@ -82,16 +189,16 @@ def with_precondition(session: Session, case: Case, resized: Resized) -> tuple[C
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
     if sizes and whole.kernel.scope != "rows":
-        sizes = _searched(session, whole, sizes, good, list(failed), resized)
+        sizes = _searched(session, experiments, whole, sizes, good, list(failed), files)
         if sizes is None:
             return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
         sizes["most"] = min(sizes.get("most") or 2**62, most_bounded(case.reduction))
     found = _asking(whole, **sizes)
     for name in every:
-        for less in LESS.get((name, every[name]), (False,)):
-            eased = _asking(found, **{name: less})
-            if _is_right(session, eased):
+        for weaker in _WEAKER.get((name, every[name]), (False,)):
+            eased = _asking(found, **{name: weaker})
+            if _is_right(session, experiments, eased, watched=name == "aligned"):
                 found = eased
                 break
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
@@ -115,19 +222,19 @@ def _has_cause(case: Case, name: str) -> bool:
 
 
 def _searched(
-    session: Session, case: Case, sizes: dict[str, int], good: list[Shape], failed: list[Shape],
-    resized: Resized,
+    session: Session, experiments: _Experiments, case: Case, sizes: dict[str, int],
+    good: list[Shape], failed: list[Shape], files: ExternalFiles,
 ) -> dict[str, int] | None:  # fmt: skip
     """The condition on the size after further sizes, which are recorded for it, were tried."""
     found: dict[str, int] | None = sizes
     for _ in range(_ROUNDS):
         known = {n for n, _ in (*good, *failed)}
         wanted = [n for n in _between(case, found or {}, good, failed) if n not in known]
-        other = resized(case, wanted[:_MOST_SEARCHED]) if wanted else None
+        other = _resized(files, case, wanted[:_MOST_SEARCHED]) if wanted else None
         if other is None or other.kernel.program is None:
             break
         shapes = [shape for shape in other.kernel.program.shapes if shape[0] in wanted]
-        tried = dict(_outcomes(session, other, shapes))
+        tried = dict(_outcomes(session, experiments, other, shapes))
         good = [*good, *(shape for shape, v in tried.items() if v.outcome == "pass")]
         failed = [*failed, *(shape for shape, v in tried.items() if v.outcome == "fail")]
         found = _size_condition(good, failed)
@@ -188,19 +295,19 @@ def _asking(case: Case, **parts: Any) -> Case:
 
 
 def _outcomes(
-    session: Session, case: Case, shapes: Sequence[Shape] = ()
+    session: Session, experiments: _Experiments, case: Case, shapes: Sequence[Shape] = ()
 ) -> Iterator[tuple[Shape, Verdict]]:
     """The verdict on each of these recorded sizes alone, of all without any."""
     limits = session.backend.limits()
-    sets: dict[Case, list[TestSet]] = {}
+    sets: dict[Case, TestSet] = {}
     shape_of: dict[Case, Shape] = {}
     for n, rows in shapes or recorded_shapes(case, _ONE_UP_TO):
         own = replace(case, name=f"{n} x {rows}")
         level: Level = "full" if n * rows <= _EVERY_UP_TO else "some"
         level = level if n * rows <= _SOME_UP_TO else "least"
-        sets[own] = [TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)]
+        sets[own] = TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)
         shape_of[own] = n, rows
-    for own, verdict in session.tries.verdicts(sets).items():
+    for own, verdict in experiments.verdicts(sets).items():
         yield shape_of[own], verdict
 
 
@@ -226,17 +333,22 @@ def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | 
     return None
 
 
-def _is_right(session: Session, case: Case) -> bool:
+def _is_right(session: Session, experiments: _Experiments, case: Case, *, watched: bool) -> bool:
+    """True if a case is right at some of its sizes; only the `watched` build detects misaligned
+    loads."""
     shapes = recorded_shapes(case, _EVERY_UP_TO) or recorded_shapes(case, _SOME_UP_TO)
     step = max(1, len(shapes) // _MOST_TRIED)
     limits = session.backend.limits()
-    test_set = TestSet(case=case, shapes=tuple(shapes[::step]), limits=limits, level="full")
-    verdict = session.tries.verdict(case, [test_set])
+    level: Level = "some" if watched else "full"
+    test_set = TestSet(
+        case=case, shapes=tuple(shapes[::step]), limits=limits, level=level, watched=watched
+    )
+    verdict = experiments.verdict(case, test_set)
     return verdict is not None and verdict.outcome == "pass" and bool(verdict.effort.sizes)
 
 
 def preconditions(
-    session: Session, verdicts: Mapping[Case, Verdict], resized: Resized
+    session: Session, verdicts: Mapping[Case, Verdict], files: ExternalFiles
 ) -> tuple[dict[Case, Case], dict[Case, Verdict]]:
     """External programs that failed, with the precondition under which they seem right; and the
     verdicts of those whose cause was found to be a bug."""
@@ -245,14 +357,17 @@ def preconditions(
     left = [
         case
         for case, verdict in verdicts.items()
-        if session.jobs.emulator is not None and may_have_precondition(case, verdict)
+        if session.jobs.emulator is not None and _may_have_precondition(case, verdict)
     ]
     deadline = budget(_FOUND_S)
     for k, case in enumerate(left):
         verdict = verdicts[case]
-        with session.tries.one_of(len(left) - k, deadline) as own:
-            found, cause = with_precondition(session, case, resized)
-        if own.passed:
+        share_s = deadline.left_s / min(len(left) - k, _SHARES)
+        experiments = _Experiments(
+            session, Deadline(min(share_s, session.settings.deadline.left_s))
+        )
+        found, cause = _with_precondition(session, experiments, case, files)
+        if experiments.deadline.passed:
             why = f"cannot be decided in {_FOUND_S:g} s: {verdict.reason}; --n N tries fewer sizes"
             causes[case] = replace(skipped("time", why), effort=verdict.effort)
         elif found is not None and found != case:
@@ -260,3 +375,42 @@ def preconditions(
         elif cause:
             causes[case] = replace(verdict, reason=cause, error=None, bound=None)
     return better, causes
+
+
+def _resized(files: ExternalFiles, case: Case, sizes: Sequence[int]) -> Case | None:
+    """The case with its program recorded at further numbers of elements; None if it cannot be."""
+    take = replace(files, sizes=sizes, shapes=(), tell=_ignore)
+    path, old = case.kernel.path, case.kernel.program
+    with suppress(UsageError, OSError):
+        for kernel in take(path, read_source(path)):
+            new = kernel.program
+            if new and old and kernel.id == case.kernel.id and new.kernels == old.kernels:
+                return replace(case, kernel=replace(case.kernel, program=new, text=kernel.text))
+    return None
+
+
+def _ignore(_words: str) -> None:
+    pass
+
+
+def with_conditions(
+    verdicts: Mapping[Case, Verdict], better: Mapping[Case, Case], again: Mapping[Case, Verdict]
+) -> dict[Case, Verdict]:
+    """The verdicts, those of cases with a precondition replaced by the verdicts `again` on them."""
+    found = {case: verdict for case, verdict in verdicts.items() if case not in better}
+    for case, verdict in again.items():
+        if verdict.outcome == "fail" and case.asks.texts:
+            reason = f"even if {' and '.join(case.asks.texts)}: {verdict.reason}"
+            verdict = replace(verdict, reason=reason)
+        found[case] = verdict
+    for case, other in better.items():
+        right = found.get(other)
+        if right is None or right.outcome != "pass":
+            continue
+        if other.asks.positive:  # the wrong result shows the value that an extreme starts at
+            reason = f"else {verdicts[case].reason.partition('; ')[0]}"
+            reason = f"{reason}; {right.reason}" if right.reason else reason
+            found[other] = replace(right, reason=reason)
+        elif other.asks.most and _is_undecided(case, verdicts[case]):
+            found[other] = replace(right, reason=f"beyond them {UNDECIDED}")
+    return found

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from math import lcm
 from pathlib import Path
 
 from cudareduce.backend import Backend
@@ -19,9 +20,8 @@ from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
-from cudareduce.library.asking import FOLDED, asking
+from cudareduce.external.options import FileOptions, Requested
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.progress import phase, say
@@ -166,25 +166,29 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     take = external_files(request, quiet=quiet)
     choices = []
     for choice in registry.choose(selection.kernels, take, auto=True):
-        old = choice.kernel
-        of_it = old.asks
-        own = replace(asks, most=of_it.most, most_rows=of_it.most_rows, square=of_it.square)
-        if old.program is not None:
-            own = replace(own, sizes=own.sizes or of_it.sizes, of_file=of_it.of_file)
-        kernel = asking(old, own) if old.foreign else old
-        if kernel.finish != old.finish:
-            say(f"{old.path}: {FOLDED}", quiet)
-        choices.append(replace(choice, kernel=kernel))
+        kernel = choice.kernel
+        own = asks
+        if kernel.program is not None:
+            sizes = asks.sizes or kernel.asks.sizes
+            multiple = lcm(asks.multiple, kernel.asks.multiple)
+            own = replace(asks, multiple=multiple, sizes=sizes, of_file=kernel.asks.of_file)
+        if kernel.foreign:
+            choice = replace(choice, kernel=replace(kernel, asks=own))
+        choices.append(choice)
     return choices
 
 
 def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> ExternalFiles:
     """What makes kernels of the user's files on the terms of a request."""
-    selection = request.selection
-    guesses = selection.files.guesses(selection.block, selection.items, selection.mapped)
+    selection, problem = request.selection, request.problem
+    options = selection.files.with_shape(selection.block, selection.items)
     cache = None if request.machine.no_cache else default_cache()
-    tell, dtypes = partial(say, quiet=quiet), request.problem.dtype or ()
-    return ExternalFiles(guesses, tell, _shapes(request.problem), cache, dtypes)
+    requested = Requested(
+        op=problem.op or (), dtype=problem.dtype or (), op_expr=problem.op_expr,
+        identity=problem.identity, rtol=problem.rtol, map=selection.mapped,
+    )  # fmt: skip
+    tell = partial(say, quiet=quiet)
+    return ExternalFiles(options, tell, _shapes(problem), cache, requested)
 
 
 def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:

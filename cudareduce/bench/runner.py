@@ -11,14 +11,13 @@ from typing import Any
 
 from cudareduce.backend import Monitor
 from cudareduce.bench.cases import cases
-from cudareduce.bench.conditions import conditioned, joined
 from cudareduce.bench.edges import at_edges
 from cudareduce.bench.group import Group, Times
-from cudareduce.bench.races import with_races
+from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
-from cudareduce.bench.usual import at_its_size
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
+from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
@@ -40,10 +39,13 @@ class Part:
     interrupted: bool
 
 
-def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
-    """Verify and time every choice, reduction by reduction; Ctrl-C ends it with what it has."""
+def measured(
+    session: Session, choices: Sequence[Choice], files: ExternalFiles | None = None
+) -> list[Part]:
+    """Verify and time every choice, reduction by reduction; Ctrl-C ends it with what it has.
+    `files` makes the kernels of external files, for preconditions."""
     timed = session.backend.timed()
-    runner = _Runner(session, timed.monitor() if timed else None)
+    runner = _Runner(session, timed.monitor() if timed else None, files)
     parts: list[Part] = []
     found = cases(session, choices)
     for k, (reduction, some) in enumerate(found.items()):
@@ -56,7 +58,10 @@ def measured(session: Session, choices: Sequence[Choice]) -> list[Part]:
 class _Runner:
     """What all parts of one run share."""
 
-    def __init__(self, session: Session, monitor: Monitor | None) -> None:
+    def __init__(
+        self, session: Session, monitor: Monitor | None, files: ExternalFiles | None
+    ) -> None:
+        self._files = files
         self._session, self._settings, self._monitor = session, session.settings, monitor
 
     def part(
@@ -75,7 +80,9 @@ class _Runner:
             session = self._session
             prepared, edge_verdicts = at_edges(session, runnable)
             edge_verdicts = with_races(session, edge_verdicts)
-            better = conditioned(session, edge_verdicts, quiet=False)
+            better, causes = dict[Case, Case](), dict[Case, Verdict]()
+            if self._files is not None:
+                better, causes = preconditions(session, edge_verdicts, self._files)
             better = {case: self._sized(other) for case, other in better.items()}
             mended, again = at_edges(session, tuple(better.values())) if better else ([], {})
             prepared = [*(one for one in prepared if one.case not in better), *mended]
@@ -83,7 +90,7 @@ class _Runner:
                 tuple(better.get(case, case) for case in some) for some in (runnable, order)
             )
             verdicts = {case: verdict for case, verdict in cases if verdict}
-            verdicts |= joined(session, edge_verdicts, better, again)
+            verdicts |= with_conditions({**edge_verdicts, **causes}, better, again)
             sizes = self._sizes(order)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
@@ -104,9 +111,15 @@ class _Runner:
         )  # fmt: skip
 
     def _sized(self, case: Case) -> Case:
-        """The case, at another size than the usual one if it must be."""
-        usual = self._settings.sizes
-        return at_its_size(case, usual) if self._settings.usual_sizes else case
+        """The case; an external program that was not recorded at the default sizes is measured at
+        its largest one."""
+        program = case.kernel.program
+        if program is None or not self._settings.usual_sizes:
+            return case
+        sizes = [n for n, rows in program.shapes if rows == 1]
+        if not sizes or set(sizes) & set(self._settings.sizes):
+            return case
+        return replace(case, only=frozenset([max(sizes)]))
 
     def _sizes(self, cases: Sequence[Case]) -> list[int]:
         """The sizes of a run at which there are cases, and those that some have of their own."""
@@ -135,8 +148,7 @@ class _Runner:
         )  # fmt: skip
         asked = {one.case: [shape] for one in prepared}
         found = self._session.verify(prepared, asked, verdicts)
-        standing = self._session.tries.standing
-        verdicts = {case: standing(case, verdict) for case, verdict in found.verdicts.items()}
+        verdicts = found.verdicts
         verified = group(verdicts=verdicts, interrupted=found.interrupted)
         if found.interrupted:
             return verified

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import inf
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.tries import Tries
 from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
@@ -63,13 +61,12 @@ class Session:
         self.backend, self.spec = backend, spec
         self.settings, self.phase = settings, phase
         self.jobs = Jobs(backend, spec, settings)
-        self._isolation = Isolation()
-        self.tries = Tries(self.jobs, self._isolation, settings.deadline)
+        self.isolation = Isolation()
         self._workspaces = Workspaces(backend)
 
     def close(self) -> None:
         """End the child processes, if there are any, and free what kernels keep."""
-        self._isolation.close()
+        self.isolation.close()
         self._workspaces.release()
 
     def prepare(
@@ -95,7 +92,7 @@ class Session:
                     build(other, wanted, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
-            case: unbuilt(made, of_others=case.kernel.guessed is not None)
+            case: unbuilt(made, of_others=case.kernel.program is not None)
             for case, made in built.items() if isinstance(made, BuildError)
         }  # fmt: skip
         return [
@@ -212,7 +209,7 @@ class Session:
             largest_shape = max(job.shapes, key=lambda shape: shape[0] * shape[1])
             progress.now(f"{job.prepared.case.kernel.id} at {_size_text(largest_shape)}")
 
-        yield from self._isolation.verify(shared, count, self.settings.deadline, started)
+        yield from self.isolation.verify(shared, count, self.settings.deadline, started)
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
@@ -264,13 +261,6 @@ def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterat
     """What a verdict on these shapes does not rest on, and what was done for it."""
     if case.kernel.in_place:
         yield _RESTORED
-    if case.kernel.guessed and case.kernel.change:
-        yield f"with {case.kernel.change}, which nobody has said"
-    for room in case.kernel.rooms:
-        if room.answers:
-            yield f"what it writes to {room.parameter} is not judged"
-    if case.kernel.guessed and (case.kernel.most or inf) <= case.block * case.items:
-        yield f"takes {case.kernel.most} elements at most"
     if refused:
         yield f"left out: {refused}"
     if all(n * rows == 0 for n, rows in shapes):

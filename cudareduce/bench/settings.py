@@ -66,13 +66,9 @@ class Settings:
             if program is not None and program.computes is not None and self.instead:
                 shares.setdefault(program.computes, []).append(choice)
                 continue
-            own = kernel.launched_with
-            unlike = own is not None and all(own != reduction.dtype.name for reduction in mine)
-            if kernel.foreign and (unlike or all(kernel.why_not(r) for r in mine)):
+            if kernel.foreign and all(kernel.why_not(r) for r in mine):
                 others = (_of(choice, reduction) for reduction in self.instead)
-                fitting = [r for r in others if kernel.why_not(r) is None]
-                fitting.sort(key=lambda r: r.dtype.name != own)
-                mine = tuple(fitting[:1]) or mine
+                mine = next(((r,) for r in others if kernel.why_not(r) is None), mine)
             for reduction in mine:
                 shares.setdefault(reduction, []).append(choice)
         return {reduction: some for reduction, some in shares.items() if some}
@@ -85,10 +81,12 @@ class Settings:
 
 
 def _of(choice: Choice, reduction: Reduction) -> Reduction:
-    """A reduction as a kernel is given it: where nobody says otherwise, with the map that it
-    forms, of the columns that it reads, and stored as it stores it."""
-    kernel, asked = choice.kernel, reduction.map
-    stored = kernel.stored if reduction.acc.kind == "float" else None
-    same = kernel.map and (asked is None or asked.expression == kernel.map.expression)
-    mapped = kernel.map if same else asked
-    return replace(reduction, map=mapped, columns=kernel.columns, stored=stored)
+    """A requested reduction as a kernel computes it: with its own transform unless another one is
+    requested; of an external program with its accumulator and layout."""
+    kernel, mapped = choice.kernel, reduction.map
+    if kernel.map and (mapped is None or mapped.expression == kernel.map.expression):
+        mapped = kernel.map
+    computes = kernel.program.computes if kernel.program else None
+    if computes is not None and computes.dtype == reduction.dtype:
+        return replace(computes, op=reduction.op, map=mapped)
+    return replace(reduction, map=mapped)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.backend import Launch, Monitor, TimedBackend
-from cudareduce.bench.asked import as_asked
 from cudareduce.bench.group import Group, Times
+from cudareduce.bench.preconditions import timed_input
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
@@ -62,7 +62,7 @@ class Trial:
         self._right = {one.case: one for one in right}
         self._plans = {one.case: group.plans[one.case] for one in right}
         settings = session.settings
-        pattern, reduction = as_asked(settings.pattern, group.reduction, list(self._plans))
+        pattern, reduction = timed_input(settings.pattern, group.reduction, list(self._plans))
         self._data = TimedData(
             pattern, reduction, group.n, settings.rows, settings.timed_seed, self._plans.values()
         )

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 
 from cudareduce.backends import never_timed
 from cudareduce.bench.cases import Cases, cases, why_left_out
 from cudareduce.bench.command import strict_codes, verdict_codes
-from cudareduce.bench.conditions import conditioned, is_undecided, joined
 from cudareduce.bench.group import Group
-from cudareduce.bench.guesses import settled
-from cudareduce.bench.preconditions import Resized, may_have_precondition, preconditions
-from cudareduce.bench.races import with_races
+from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.request import (
     Machine,
@@ -27,11 +23,10 @@ from cudareduce.bench.request import (
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, recorded_lines
-from cudareduce.bench.tries import budget
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
+from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.reading import read_source
 from cudareduce.library.registry import load_registry
 from cudareduce.progress import say
 from cudareduce.reduction.operators import Reduction
@@ -97,7 +92,7 @@ def verified(request: VerifyRequest) -> Verified:
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
-        for reduction, some in cases(session, settled(session, choices, quiet)).items():
+        for reduction, some in cases(session, choices).items():
             answers = _on_conditions(session, _answers(session, some, reduction, request), request)
             records += recorder.records(answers.group, answers.cases)
             groups.append(answers.group)
@@ -160,42 +155,21 @@ def _answers(
 def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
     """The answers, those that are right on some condition with the verdict on that."""
     group = answers.group
-    open_ = any(
-        v.outcome == "fail" or is_undecided(c, v) or may_have_precondition(c, v)
-        for c, v in group.verdicts.items()
-    )
-    if group.interrupted or not open_:
+    if group.interrupted or all(v.outcome == "pass" for v in group.verdicts.values()):
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
-        recorded, causes = preconditions(session, group.verdicts, _resized(request))
+        files = external_files(request, quiet=True)
+        better, causes = preconditions(session, group.verdicts, files)
         group = replace(group, verdicts={**group.verdicts, **causes})
-        static = {c: v for c, v in group.verdicts.items() if c.kernel.program is None}
-        better = recorded | conditioned(session, static, quiet=request.machine.quiet)
         some: Cases = [(case, None) for case in better.values()]
         again = _answers(session, some, group.reduction, request).group if some else group
-        verdicts = joined(session, group.verdicts, better, again.verdicts if some else {})
+        verdicts = with_conditions(group.verdicts, better, again.verdicts if some else {})
     except KeyboardInterrupt:
         return replace(answers, group=replace(group, interrupted=True))
     plans = {**group.plans, **again.plans}
     group = replace(group, plans=plans, verdicts=verdicts, interrupted=again.interrupted)
     return _Answers(tuple(better.get(case, case) for case in answers.cases), group)
-
-
-def _resized(request: VerifyRequest) -> Resized:
-    """What records the program of a case with further numbers of elements."""
-
-    def again(case: Case, sizes: Sequence[int]) -> Case | None:
-        take = replace(external_files(request, quiet=True), sizes=sizes, shapes=())
-        path, old = case.kernel.path, case.kernel.program
-        with suppress(UsageError, OSError):
-            for kernel in take(path, read_source(path)):
-                new = kernel.program
-                if new and old and kernel.id == case.kernel.id and new.kernels == old.kernels:
-                    return replace(case, kernel=replace(case.kernel, program=new, text=kernel.text))
-        return None
-
-    return again
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:

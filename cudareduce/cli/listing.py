@@ -18,13 +18,13 @@ from cudareduce.compare.machine_code import (
     find_disassembler,
     parse_resources,
 )
-from cudareduce.compare.nvcc import find_nvcc, main_reduction, reading_stage
+from cudareduce.compare.nvcc import entry_symbol, find_nvcc, main_reduction, reading_stage
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
+from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import FileOptions
 from cudareduce.grouping import group_by
-from cudareduce.launch.prelude import source
-from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import FileOptions
+from cudareduce.launch.case import Case, unit_source
 from cudareduce.library.header import SOURCES, TECHNIQUES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.lesson import diff
@@ -227,6 +227,8 @@ def _notes(kernels: Mapping[str, Kernel], gained: Mapping[str, Sequence[Gain]]) 
 
 #: The most kernels that an error lists.
 _LISTED = 10
+#: Sizes at which an external file is recorded to be shown.
+_RECORDED = (1000, 4096, 65536)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,9 @@ def show(request: ShowRequest) -> int:
 
 def _kernel(registry: Registry, name: str, files: FileOptions) -> Kernel:
     """The kernel with this name or in this file. Raises UsageError unless there is exactly one."""
-    found = registry.choose([name], adopting(files.guesses(), lambda words: None))
+    found = registry.choose(
+        [name], ExternalFiles(files.with_shape(), lambda words: None, sizes=_RECORDED)
+    )
     if len(found) != 1 and name.endswith(SOURCES):
         entries = ", ".join(choice.kernel.entry for choice in found)
         raise UsageError(f"{name} has {len(found)} kernels; name one with --entry: {entries}")
@@ -325,7 +329,8 @@ def code_text(request: ShowRequest, kernel: Kernel) -> str:
     if arch < least:
         raise UsageError(f"{kernel.id} takes cc {kernel.min_cc}: --arch {least}")
     stage = reading_stage(kernel, reduction)
-    made = find_nvcc().compile(source(kernel, reduction, stage, block, items), arch)
+    unit = unit_source(Case(kernel, reduction, block, items), (stage, 0))
+    made = find_nvcc().compile(unit, arch)
     if isinstance(made, BuildError):
         raise UsageError(f"{kernel.id} does not compile for sm_{arch}: {made}")
     if request.ptx:
@@ -335,9 +340,10 @@ def code_text(request: ShowRequest, kernel: Kernel) -> str:
         raise EnvironmentProblem(
             "cuobjdump and nvdisasm were not found: pip install 'cudareduce[compile]', or see --ptx"
         )
-    instructions = disassembler.listed(made.cubin, kernel.entry)
-    used = parse_resources(made.messages, kernel.entry)
-    code = code_of(instructions, kernel.entry)
+    entry = entry_symbol(kernel, made)
+    instructions = disassembler.listed(made.cubin, entry)
+    used = parse_resources(made.messages, entry)
+    code = code_of(instructions, entry)
     counts = counts_of(code.opcodes)
     named = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()
              if count and kind not in ("all", "local")]  # fmt: skip

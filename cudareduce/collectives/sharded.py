@@ -23,7 +23,7 @@ from cudareduce.bench.cases import cases
 from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.edges import at_edges
 from cudareduce.bench.memory import why_too_large
-from cudareduce.bench.races import with_races
+from cudareduce.bench.preconditions import with_races
 from cudareduce.bench.records import chosen_of
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.session import Session
@@ -383,7 +383,7 @@ def kernel_sources(
         # of several passes the last makes the result
         unfinished = step.stage == "only" and len(plan.passes) > 1
         stage = step.stage if unfinished else _UNFINISHED.get(step.stage, step.stage)
-        sources["alone", step.unit] = unit_source(case, (stage, step.link))
+        sources["alone", step.unit] = unit_source(case, (stage, step.text))
         if not why_not:
             sources["fused", step.unit] = unit_source(case, ("first", 0), out)
     return sources, why_not
@@ -704,7 +704,7 @@ def _records(
 
 def _why_no_partials(case: Case) -> Verdict | None:
     """A skip verdict for kernels without front matter, which have no type `Out`; else None."""
-    if case.kernel.partials is None:
+    if case.kernel.program is None:
         return None
     why = "has no front matter, so its output is not of type Out, which combines partial results"
     return skipped("unfit", why)

@@ -15,7 +15,6 @@ from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.bench.cases import chosen_anew
 from cudareduce.bench.command import floors_of, remarks_of
-from cudareduce.bench.guesses import settled
 from cudareduce.bench.records import Beside, Recorder
 from cudareduce.bench.runner import measured
 from cudareduce.bench.session import Phase, Session
@@ -100,10 +99,7 @@ class Bencher:
                     new=tuple(done.records), remarks=tuple(done.remarks),
                     stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,
                 )  # fmt: skip
-            choices = batch.choices
-            if any(choice.kernel.guessed for choice in choices):
-                choices = tuple(settled(session, choices, quiet=True))
-            parts = measured(session, choices)
+            parts = measured(session, batch.choices)
             interrupted, with_libraries = any(part.interrupted for part in parts), Beside()
             if batch.peers and not interrupted:
                 from cudareduce.bench.beside import timed_beside

@@ -27,8 +27,10 @@ from cudareduce.compare.machine_code import (
 from cudareduce.compare.units import Failed, Key, Side, Unit
 from cudareduce.cuda_source import NVCC_FLAGS, in_standard
 from cudareduce.errors import BuildError, EnvironmentProblem
+from cudareduce.gpu.driver_module import kernel_symbols, nvcc_text, symbol_of
 from cudareduce.grouping import group_by
-from cudareduce.launch.prelude import Stage, source
+from cudareduce.launch.case import Case, unit_source
+from cudareduce.launch.prelude import Stage
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.host import installed
 from cudareduce.progress import phase
@@ -57,7 +59,7 @@ class Nvcc:
     def compile(self, source: Source, arch: int) -> Compiled | BuildError:
         """Compile one translation unit for sm_`arch`; returns errors instead of raising them."""
         with temporary_folder() as folder:
-            Path(folder, "kernel.cu").write_text(source.text, encoding="utf-8")
+            Path(folder, "kernel.cu").write_text(nvcc_text(source), encoding="utf-8")
             command = [
                 self.path, *in_standard(NVCC_FLAGS, source.text), "-cubin", f"-arch=sm_{arch}",
                 "-Xptxas", "-v", "-keep", "-keep-dir", folder, "-o", f"{folder}/kernel.cubin",
@@ -158,7 +160,8 @@ class Job:
 
     @property
     def source(self) -> Source:
-        return source(self.kernel, self.reduction, self.stage, self.kernel.block, self.items)
+        case = Case(self.kernel, self.reduction, self.kernel.block, self.items)
+        return unit_source(case, (self.stage, 0))
 
     @property
     def key(self) -> Key:
@@ -169,8 +172,9 @@ class Job:
 
 def main_reduction(kernel: Kernel) -> Reduction | None:
     """The reduction to compile for every architecture: the sum of float32, else the first
-    supported."""
-    return next(_supported(kernel), None)
+    supported; of an external program the one that it computes."""
+    computes = kernel.program.computes if kernel.program else None
+    return computes or next(_supported(kernel), None)
 
 
 def _supported(kernel: Kernel) -> Iterator[Reduction]:
@@ -245,6 +249,13 @@ def first_error(messages: str) -> str:
     return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()
 
 
+def entry_symbol(kernel: Kernel, compiled: Compiled) -> str:
+    """The name of a kernel in its machine code."""
+    if kernel.program is None:
+        return kernel.entry
+    return symbol_of(kernel.program.kernels[0], kernel_symbols(compiled.cubin)) or kernel.entry
+
+
 def compile_all(
     todo: Sequence[Job], nvcc: Nvcc, disassembler: Disassembler | None, quiet: bool
 ) -> Side:
@@ -256,7 +267,7 @@ def compile_all(
         if isinstance(compiled, BuildError):
             progress.step()
             return Failed(*job.key, first_error(str(compiled)))
-        entry = job.kernel.entry
+        entry = entry_symbol(job.kernel, compiled)
         used = parse_resources(compiled.messages, entry)
         code = disassembler.read(compiled.cubin, entry) if disassembler else None
         sha = hashlib.sha256(compiled.cubin).hexdigest()[:HASH_DIGITS]

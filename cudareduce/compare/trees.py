@@ -17,8 +17,8 @@ from cudareduce.backends import default_cache
 from cudareduce.compare.request import CheckRequest
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import LaunchOptions, Requested
 from cudareduce.launch.prelude import device_folder
-from cudareduce.library.guesses import Guesses
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Choice, Registry, kernel_files, load_registry
@@ -67,7 +67,8 @@ def external_files(request: CheckRequest) -> ExternalFiles | None:
     shapes = tuple((n, request.rows or 1) for n in request.n or ())
     cache = None if request.no_cache else default_cache()
     tell = partial(say, quiet=request.quiet)
-    return ExternalFiles(Guesses(), tell, shapes, cache, request.dtype or ())
+    requested = Requested(dtype=request.dtype or ())
+    return ExternalFiles(LaunchOptions(), tell, shapes, cache, requested)
 
 
 def base_files(

@@ -8,13 +8,13 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
-from cudareduce.budget import Deadline
-from cudareduce.errors import BuildError, UsageError
+from cudareduce.errors import UsageError
 from cudareduce.external.identify import Identification, Identity
+from cudareduce.external.options import NOTHING_REQUESTED, Requested
 from cudareduce.external.program import INITIAL, device_text, has_caller, limit_initial, program_of
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
-from cudareduce.external.trial import Trials
+from cudareduce.external.trial import Trials, budget
 from cudareduce.library.condition import Condition
 from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
@@ -59,7 +59,10 @@ class _Sized:
     segments: tuple[Segment, ...]
 
 
-def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool = True) -> Adopted:
+def adopt(
+    recordings: Sequence[Recording], cache: Path | None, requested: Requested, *,
+    nearest: bool = True,
+) -> Adopted:  # fmt: skip
     """The kernels of one entry of a file (main or a host function) from its recordings, the first
     of which is at the size in the file. What computes no known reduction is left out or, with
     `nearest`, taken for a wrong one of the nearest kind."""
@@ -70,19 +73,14 @@ def adopt(recordings: Sequence[Recording], cache: Path | None, *, nearest: bool 
     with Trials(path, cache) as trials:
         for sized in programs:
             try:
-                found = _adopted(sized, trials, cache, nearest=nearest)
-            except BuildError as error:
+                found = _adopted(sized, trials, cache, requested, nearest=nearest)
+            except UsageError as error:
                 refused.append(f"{_name(sized.shown)} does not compile: {error}")
                 continue
             if isinstance(found, str):
                 refused.append(found)
                 continue
-            kernel = found
-            if len(programs) == 1 and path.stem.isidentifier():
-                kernel = replace(kernel, id=path.stem)
-            if any(kernel.id == other.id for other in kernels):
-                kernel = replace(kernel, id=f"{kernel.id}#{len(kernels) + 1}")
-            kernels.append(kernel)
+            kernels.append(found)
     return Adopted(tuple(kernels), tuple(refused))
 
 
@@ -115,19 +113,23 @@ def _name(segment: Segment) -> str:
     return ", ".join(segment.kernels)
 
 
-def _adopted(sized: _Sized, trials: Trials, cache: Path | None, *, nearest: bool) -> Kernel | str:
+def _adopted(
+    sized: _Sized, trials: Trials, cache: Path | None, requested: Requested, *, nearest: bool
+) -> Kernel | str:
     """The kernel of one program; else why it is left out."""
     reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
-    deadline = Deadline(_IDENTIFIED_S)
+    deadline = budget(_IDENTIFIED_S)
     for roles in _likely_roles(sized, reference, trials, texts):
         unknown = has_caller(reference, roles) and roles.result != roles.input
-        for initial in INITIAL if unknown else ("",):
+        hung = any("no end" in fault for one, _ in tried for fault in one.identification.faults)
+        initials = [initial for initial in INITIAL if initial or not hung] if unknown else [""]
+        for initial in initials:
             if deadline.passed:
                 break
-            attempt = _attempt(sized, roles, initial, trials, texts)
+            attempt = _attempt(sized, roles, initial, trials, texts, requested)
             if attempt is None:
                 continue
             identity = attempt.identification.identify(attempt.integers)
@@ -140,7 +142,7 @@ def _adopted(sized: _Sized, trials: Trials, cache: Path | None, *, nearest: bool
             attempt, identity, initial = best
             return attempt.kernel(identity, initial)
     for attempt, initial in tried if nearest else ():
-        identity = attempt.identification.nearest()
+        identity = attempt.identification.requested() or attempt.identification.nearest()
         if identity is not None:
             return attempt.kernel(identity, initial)
     for attempt, initial in tried[:1] if nearest and not reference.recording.ended else ():
@@ -173,7 +175,8 @@ def _likely_roles(
     found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
     if len(found) < _FEW_ROLES:
         return found
-    attempt = _attempt(sized, replace(found[0], other=None, other_bytes=0), "", trials, texts)
+    alone = replace(found[0], other=None, other_bytes=0)
+    attempt = _attempt(sized, alone, "", trials, texts, NOTHING_REQUESTED)
     untouched = attempt.identification.untouched() if attempt is not None else set()
     if not untouched:
         return found[:_MOST_ROLES]
@@ -209,7 +212,12 @@ class _Attempt:
 
 
 def _attempt(
-    sized: _Sized, roles: Roles, initial: str, trials: Trials, texts: dict[int, str]
+    sized: _Sized,
+    roles: Roles,
+    initial: str,
+    trials: Trials,
+    texts: dict[int, str],
+    requested: Requested,
 ) -> _Attempt | None:
     """The program if these are its roles; None if no recording allows them. `texts` keeps device
     code by the segment that it is of."""
@@ -244,7 +252,8 @@ def _attempt(
     }
     values = set.intersection(*(set(segment.scalars()) for segment, *_ in found))
     compared = [v for v in sorted(values) if abs(v) <= _COMPARED][:2] if len(found) > 1 else []
-    identification = Identification(trials, program, roles.dtype, sizes, compared)
+    named = requested.of(DTYPES[roles.dtype])
+    identification = Identification(trials, program, roles.dtype, sizes, compared, named)
     segments_of = {run: segment for run, (segment, *_) in by_run.items()}
     return _Attempt(sized.shown, program, segments_of, identification)
 
@@ -386,8 +395,3 @@ def _launch_words(launch: Launch, roles: Roles) -> str:
     shared = f", {launch.shared}" if launch.shared else ""
     configuration = f"{shape(launch.grid)}, {shape(launch.block)}{shared}"
     return f"{launch.kernel}<<<{configuration}>>>({', '.join(words)})"
-
-
-def why_refused(adopted: Adopted, path: Path) -> UsageError:
-    """The error for a file of which no program is a reduction."""
-    return UsageError(f"{path}: {'; '.join(adopted.refused)}")

@@ -1,73 +1,116 @@
 """Kernels without host code: a main() is written for each and recorded like an author's.
 
 Nothing says how such a kernel is launched. So likely launches are tried in turn; the first under
-which it computes a known reduction is taken, and options name another.
+which it computes a known reduction is selected, and options name another.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain, islice, product
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.errors import UsageError
+from cudareduce.external.adopt import Adopted, adopt
+from cudareduce.external.device_code import DeviceFile, Function
+from cudareduce.external.options import Argument, LaunchOptions, Requested
 from cudareduce.external.recorder import record
-from cudareduce.external.recording import Recording
-from cudareduce.library.guesses import Guesses
-from cudareduce.library.parameters import read_parameter
-from cudareduce.library.siblings import read_file
-from cudareduce.library.syntax import Function
-from cudareduce.library.values import is_whole
+from cudareduce.external.recording import (
+    CopyIn,
+    CopyOut,
+    DeviceBuffer,
+    Fill,
+    Launch,
+    Pointer,
+    Recording,
+    Scalar,
+)
+from cudareduce.external.roles import element_type
+from cudareduce.external.trial import budget
+from cudareduce.library.condition import Condition
+from cudareduce.library.program import Address, Program
+from cudareduce.reduction.dtypes import DTYPES
 
 #: Sizes at which a launch is tried before it is recorded at all, and rows for the same.
 _TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (64, 64), (10, 96))
-#: Launches of one kernel that are tried.
-MOST_LAUNCHES = 24
+#: Launches of one kernel that are tried, seconds for all of them, and instances of a template.
+_MOST_LAUNCHES, _LAUNCHES_S, _MOST_INSTANCES = 32, 15.0, 8
 _DEFAULT_BLOCK = 256
-_HOST = """\
-#include "{path}"
-#include <cstdio>
+#: Threads per block that are tried if a kernel is not recognised in any other block.
+_OTHER_BLOCKS = (32, 1024, 64)
+#: Elements per row and rows.
+Shape = tuple[int, int]
+#: The device of the recorder: multiprocessors, and threads on each.
+_SMS, _SM_THREADS = 132, 2048
+#: Launches of one --finish relaunch.
+_MOST_RELAUNCHES = 16
+_HOST = """
 #include <cstdlib>
 #include <tuple>
 #include <type_traits>
+static char **cudareduce_words;
+static void *cudareduce_buffers[64];
 template <class... A> std::tuple<A...> cudareduce_types(void (*)(A...));
+inline long long cudareduce_number() {{ return atoll(*cudareduce_words++); }}
 template <class T> T cudareduce_argument(const char *word) {{
   if constexpr (std::is_pointer_v<T>) {{
-    using Pointed = std::remove_cv_t<std::remove_pointer_t<T>>;
-    void *memory = nullptr;
-    size_t width = sizeof(std::conditional_t<std::is_void_v<Pointed>, char, Pointed>);
-    if (atoll(word)) cudaMalloc(&memory, atoll(word) * width);
-    return (T)memory;
+    return *word ? (T)cudareduce_buffers[atoi(word)] : (T) nullptr;
   }} else if constexpr (std::is_floating_point_v<T>) {{
     return (T)atof(word);
-  }} else if constexpr (std::is_arithmetic_v<T>) {{
+  }} else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {{
     return (T)atoll(word);
   }} else {{
     return T();
   }}
 }}
-template <class... A> void cudareduce_kinds(void (*)(A...)) {{
-  (putchar(std::is_pointer_v<A>          ? 'p'
-           : std::is_floating_point_v<A> ? 'f'
-           : std::is_arithmetic_v<A>     ? 'i'
-                                         : '?'),
-   ...);
-  putchar('\\n');
-}}
+{kernels}
 int main(int, char **words) {{
-  cudareduce_kinds(&{kernel});
-  using Types = decltype(cudareduce_types(&{kernel}));
-  dim3 grid(atoi(words[1]), atoi(words[2]), atoi(words[3]));
-  dim3 block(atoi(words[4]), atoi(words[5]), atoi(words[6]));
-  {kernel}<<<grid, block, atoi(words[7])>>>({arguments});
-  cudaDeviceSynchronize();
+  cudareduce_words = words + 1;
+  const int buffers = cudareduce_number();
+  for (int k = 0; k < buffers; k++) cudaMalloc(&cudareduce_buffers[k], cudareduce_number());
+  while (*cudareduce_words) {{
+    switch (cudareduce_number()) {{
+{cases}
+    }}
+    cudaDeviceSynchronize();
+  }}{variables}
 }}
 """
+_LAUNCHER = """\
+static void cudareduce_launch{index}() {{
+  using Types = decltype(cudareduce_types(&{kernel}));
+  const long long n = cudareduce_number(), rows = cudareduce_number();
+  const long long BLOCK = cudareduce_number(), ITEMS = cudareduce_number();
+  dim3 gridDim, blockDim(BLOCK);
+  gridDim.x = cudareduce_number();
+  const size_t shared = cudareduce_number();
+  char **words = cudareduce_words;
+  cudareduce_words += {count};
+  {kernel}<<<gridDim, blockDim, shared>>>({arguments});
+}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter as the compiler resolves it: `kind` is pointer, integer, bool, float or other."""
+
+    name: str
+    kind: str
+    read_only: bool
+    element: str  # C++ type behind a pointer
+    element_size: int
+
+    @property
+    def lanes(self) -> int:
+        """The elements of a vector type behind a pointer: 4 of `float4`."""
+        dtype = element_type(self.element) if self.element else None
+        return max(1, self.element_size // DTYPES[dtype].size) if dtype else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,242 +124,651 @@ class Guess:
     items: int = 1
     shared: int = 0
     by_rows: bool = False
+    flag: int = 0  # of each bool; each float gets 1 less this
 
-    def words(self, kinds: Sequence[str], n: int, rows: int) -> list[str]:
-        """The arguments of the main() that launches `rows` rows of `n` elements."""
-        names = {"n": n, "rows": rows, "BLOCK": self.block, "ITEMS": self.items}
-        integers = iter(self.integers)
-        values = []
-        for kind in kinds:
-            if kind == "pointer":
-                values.append(str(n * rows))
-            elif kind != "integer":
-                values.append("1")
-            else:
-                values.append(str(evaluated(next(integers), names)))
+    def blocks(self, n: int, rows: int) -> int:
+        """The number of blocks for `rows` rows of `n` elements."""
+        cover = -(-n * rows // (self.block * self.items))
         grid = {
-            "cover": -(-n * rows // (self.block * self.items)), "one": 1, "rows": rows,
+            "cover": cover, "one": 1, "rows": rows,
             "threads": -(-rows // self.block), "warps": -(-rows * 32 // self.block),
+            "columns": n, "column threads": -(-n // self.block),
             "few": min(8, -(-n * rows // self.block)),
+            "fill": min(cover, _SMS * max(1, _SM_THREADS // self.block)),
+            "per_sm": min(cover, _SMS),
         }  # fmt: skip
-        blocks = grid[self.grid] if self.grid in grid else int(self.grid)
-        return [*map(str, (max(1, blocks), 1, 1, self.block, 1, 1, self.shared)), *values]
+        return max(1, grid[self.grid] if self.grid in grid else int(self.grid))
+
+    def names(self, n: int, rows: int) -> dict[str, int]:
+        """The values of the names in expressions."""
+        return {"n": n, "rows": rows, "BLOCK": self.block, "ITEMS": self.items,
+                "GRID": self.blocks(n, rows)}  # fmt: skip
 
 
-def evaluated(expression: str, names: dict[str, int]) -> int:
-    """The value of a whole-number expression; a UsageError if it is none."""
-    text = re.sub(r"(?<!/)/(?!/)", "//", expression)
-    if not re.fullmatch(r"[\w\s+\-*/%()]*", text):
-        raise UsageError(f"{expression!r} is no whole number: use n, rows, BLOCK, + - * / % and ()")
-    try:
-        return int(eval(text, {"__builtins__": {}}, dict(names)))
-    except (SyntaxError, NameError, TypeError, ZeroDivisionError, ValueError):
-        raise UsageError(f"{expression!r} is no whole number in n, rows and BLOCK") from None
-
-
-@dataclass(frozen=True, slots=True)
-class BareKernel:
-    """A kernel of a file with a main() of ours; `name` is its C++ name with template arguments."""
-
-    path: Path
-    function: Function
-    name: str
-    kinds: tuple[str, ...]  # of parameters: pointer, float, integer
-    names: tuple[str, ...]
-
-    def record(
-        self, guess: Guess, shapes: Sequence[tuple[int, int]], says: Guesses, cache: Path | None
-    ) -> Iterator[Recording]:
-        """The recording of each launch of `rows` rows of `n` elements that can be made."""
-        arguments = ", ".join(
-            f"cudareduce_argument<std::tuple_element_t<{k}, Types>>(words[{8 + k}])"
-            for k in range(len(self.kinds))
-        )
-        text = _HOST.format(path=self.path.resolve(), kernel=self.name, arguments=arguments)
-        defined = [f"{name}={value}" for name, value in says.defined]
-        with TemporaryDirectory(prefix="cudareduce-bare-") as folder:
-            host = Path(folder, "host.cu")
-            host.write_text(text)
-            include = (*says.headers, self.path.resolve().parent)
-            for n, rows in shapes:
-                words = guess.words(self.kinds, n, rows)
-                with suppress(UsageError):
-                    [made] = record(
-                        host, entry="main", arguments=words, include=include, define=defined,
-                        cache=cache,
-                    )  # fmt: skip
-                    yield self._as_called(made, n, rows, guess)
-
-    def _as_called(self, recording: Recording, n: int, rows: int, guess: Guess) -> Recording:
-        """The recording as of a function with the kernel's parameters, whose caller is unknown."""
-        pointers = [name for name, kind in zip(self.names, self.kinds, strict=True)
-                    if kind == "pointer"]  # fmt: skip
-        named = dict(zip((b.id for b in recording.buffers), pointers, strict=False))
-        buffers = tuple(replace(b, parameter=named.get(b.id)) for b in recording.buffers)
-        return replace(
-            recording, path=self.path, entry="", size=n * rows, buffers=buffers, source=None,
-            include=(), define=(),
-        )  # fmt: skip
-
-
-def bare_kernels(path: Path, text: str, says: Guesses, cache: Path | None) -> list[BareKernel]:
-    """The kernels of a file, or those of them that are named; kinds of parameters are those that
-    the compiler resolves. A kernel that does not compile is left out."""
-    unit = read_file(path, text, says.headers, dict(says.defined), says.block)
-    found = []
-    for function in unit.kernels():
-        if says.entries and not any(_is_named(function, entry) for entry in says.entries):
-            continue
-        named = next((e for e in says.entries if "<" in e), None)
-        name = named or function.name + _template_arguments(function, says.block)
-        names = tuple(read_parameter(word).name for word in function.parameters)
-        unknown = ("integer",) * len(names)
-        probe = BareKernel(path, function, name, unknown, names)
-        once = Guess(32, "one", ("n",) * len(names))
-        made = next(probe.record(once, [(2**12, 1)], says, cache), None)
-        kinds = [_KINDS.get(sign, "other") for sign in made.output[0]] if made else []
-        if len(kinds) == len(names):
-            found.append(replace(probe, kinds=tuple(kinds)))
-    return found
-
-
-_KINDS = {"p": "pointer", "f": "float", "i": "integer"}
-
-
-def command_to_copy(path: Path, text: str, says: Guesses) -> str | None:
-    """A complete command that launches the first kernel of a file that is meant, with what each of
-    its parameters may get; None if there is no kernel."""
-    unit = read_file(path, text, says.headers, dict(says.defined), says.block)
-    meant = (
-        function for function in unit.kernels()
-        if not says.entries or any(_is_named(function, entry) for entry in says.entries)
-    )  # fmt: skip
-    function = next(meant, None)
-    if function is None:
-        return None
-    said = {one.name: one.what for one in says.arguments}
-    name = next((e for e in says.entries if "<" in e), None)
-    entry = name or function.name + _template_arguments(function, says.block)
-    block = str(says.block or next(_blocks_of(function)))
-    grid = str(says.grid or "cover")
-    words = ["cudareduce", "verify", str(path), "--entry", entry, "--block", block, "--grid", grid]
-    left = {"in": ["in", "in2"], "out": ["out", "scratch:n"], "count": ["n", "rows"]}
-    for parameter in map(read_parameter, function.parameters):
-        if parameter.points or parameter.refers:
-            kind = "out" if parameter.writes else "in"
-        else:
-            kind = "count"
-        if kind == "count" and not is_whole(parameter):
-            likely = "1.0" if parameter.type in ("float", "double") else "{}"
-        elif left[kind]:
-            likely = left[kind].pop(0)
-        else:
-            likely = "1" if kind == "count" else "scratch:n"
-        words += ["--arg", f"{parameter.name}={said.get(parameter.name, likely)}"]
-    for key, value in says.defined:
-        words += ["-D", f"{key}={value}"]
-    for folder in says.headers:
-        words += ["-I", str(folder)]
-    return shlex.join(words)
-
-
-def _is_named(function: Function, entry: str) -> bool:
-    base = entry.partition("<")[0]
-    return base in (function.name, function.label, function.name.rpartition("::")[2])
-
-
-def _template_arguments(function: Function, block: int | None) -> str:
-    """Template arguments that are likely: float for types, the block for numbers."""
-    if not function.template:
-        return ""
-    words = []
-    for parameter in function.template:
-        if "=" in parameter:
-            break
-        if parameter.startswith(("typename", "class")):
-            words.append("float")
-        else:
-            words.append("true" if parameter.startswith("bool") else str(block or _DEFAULT_BLOCK))
-    return f"<{', '.join(words)}>"
-
-
-def guesses(kernel: BareKernel, says: Guesses) -> Iterator[Guess]:
-    """Likely launches of a kernel, as far as the options leave them open."""
-    count = kernel.kinds.count("integer")
-    integers = [n for n, kind in zip(kernel.names, kernel.kinds, strict=True) if kind == "integer"]
-    said = {a.name: a.what for a in says.arguments}
-    body = kernel.function.body
-    shared = says.shared if says.shared is not None else (8 * 1024 if "extern" in body else 0)
-    blocks = (says.block,) if says.block else tuple(_blocks_of(kernel.function))
-    if says.grid is not None:
-        grids: tuple[str, ...] = (_GRIDS.get(str(says.grid), str(says.grid)),)
-    else:
-        grids = ("cover", "few", "one")
-    row_grids = grids if says.grid is not None else ("rows", "threads", "warps", "one")
-    many = (says.items,) if says.items else (1, 2, 4)
-    values = list(dict.fromkeys(_values(count)))
-    kinds = ((False, grids), (True, row_grids))
-    for by_rows, chosen in reversed(kinds) if count > 1 else kinds:
-        for block in blocks:
-            for items in many if not by_rows else (1,):
-                for grid in chosen:
-                    for pattern in values:
-                        rows_said = any("rows" in word for word in pattern)
-                        if rows_said != by_rows and count:
-                            continue
-                        own = tuple(
-                            said.get(name, word)
-                            for name, word in zip(integers, pattern, strict=True)
-                        )
-                        yield Guess(block, grid, own, items, min(shared, 8 * block), by_rows)
-
-
+_ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
 _GRIDS = {
-    "cover": "cover", "fill": "few", "one": "one", "per_sm": "few", "block_per_row": "rows",
+    "cover": "cover", "fill": "fill", "per_sm": "per_sm", "block_per_row": "rows",
     "thread_per_row": "threads", "warp_per_row": "warps",
 }  # fmt: skip
 
 
-def _blocks_of(function: Function) -> Iterator[int]:
-    """Threads a block: launch bounds, extents of shared arrays, then 256."""
-    bounds = function.most_threads
-    if bounds is not None and (bounds.text or b"").isdigit():
-        yield int(bounds.text or b"0")
-    seen = {_DEFAULT_BLOCK}
-    for extent in re.findall(r"__shared__[^;\[]*\[\s*(\d+)\s*\]", function.body):
-        if 32 <= int(extent) <= 1024 and int(extent) not in seen:
-            seen.add(int(extent))
-            yield int(extent)
-    yield _DEFAULT_BLOCK
+def _value(expression: str, names: Mapping[str, int]) -> int | None:
+    """The value of a whole-number expression; None if it is another C++ expression."""
+    text = re.sub(r"(?<!/)/(?!/)", "//", expression.replace("gridDim.x", "GRID"))
+    if not re.fullmatch(r"[\w\s+\-*/%()]*", text):
+        return None
+    with suppress(SyntaxError, NameError, TypeError, ZeroDivisionError, ValueError):
+        return int(eval(text, {"__builtins__": {}}, dict(names)))
+    return None
 
 
-def _values(count: int) -> Iterator[tuple[str, ...]]:
-    """What whole-number parameters may get."""
+@dataclass(frozen=True, slots=True)
+class BareKernel:
+    """A kernel of a file; `name` is its C++ name with template arguments."""
+
+    path: Path
+    function: Function
+    name: str
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def is_cooperative(self) -> bool:
+        """True if its blocks wait for each other."""
+        return "this_grid" in self.function.body
+
+    def said(self, options: LaunchOptions) -> dict[str, Argument]:
+        """The --arg of each parameter that has one."""
+        own = self.function.name
+        return {one.name: one for one in options.arguments if one.applies_to(own)}
+
+    def integers(self) -> list[str]:
+        """The names of its whole numbers."""
+        return [p.name for p in self.parameters if p.kind == "integer"]
+
+    def tile(self, guess: Guess) -> int:
+        """The number of elements that divides every size: a kernel without whole numbers does not
+        know where its input ends."""
+        return 1 if self.integers() else guess.block * guess.items
+
+    @property
+    def lanes(self) -> int:
+        """The elements of the widest vector type that it has a pointer to."""
+        return max((p.lanes for p in self.parameters), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One launch of a sequence on `rows` rows of `n` elements. `reads` and `writes` are the
+    buffers of the sequence that its input and its result are; None is a buffer of its own."""
+
+    kernel: BareKernel
+    guess: Guess
+    n: int
+    rows: int
+    reads: tuple[str, int] | None = None  # parameter and buffer
+    writes: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    role: str  # in, in2, out, out2, zeroed, scratch, or unknown
+    nbytes: int
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class BareFile:
+    """The kernels of one file, which a main() of ours launches."""
+
+    path: Path
+    device: DeviceFile
+    options: LaunchOptions
+    requested: Requested
+    cache: Path | None
+
+    def functions(self) -> list[Function]:
+        """The kernels of the file, or those that are named. Raises UsageError if there are none."""
+        every = self.device.kernels()
+        if not every:
+            raise UsageError(
+                f"{self.path} has no __global__ function: name a file with a kernel, or define "
+                "what its #if lines ask for with -D"
+            )
+        names = [*self.options.entry, *(name for one in self.options.chains for name in one)]
+        for name in names:
+            if not _ENTRY.fullmatch(name):
+                raise UsageError(f"--entry {name!r} is no kernel: write NAME or NAME<ARGUMENTS>")
+            if not any(_is_named(function, name) for function in every):
+                known = ", ".join(dict.fromkeys(function.name for function in every))
+                raise UsageError(f"{self.path} has no kernel {name!r}; it has: {known}")
+        chosen = [f for f in every if not names or any(_is_named(f, name) for name in names)]
+        self._check_arguments(chosen)
+        return chosen
+
+    def _check_arguments(self, functions: Sequence[Function]) -> None:
+        """Raise UsageError for an --arg that no kernel has a parameter for."""
+        for one in self.options.arguments:
+            own = [f for f in functions if one.applies_to(f.name)]
+            names = [_parameter_name(text) for f in own for text in f.parameters]
+            if not own:
+                known = ", ".join(dict.fromkeys(f.name for f in functions))
+                raise UsageError(f"{self.path}: --arg: no kernel {one.kernel}; it has: {known}")
+            if one.name not in names:
+                known = ", ".join(dict.fromkeys(names))
+                raise UsageError(f"{self.path}: --arg: no parameter {one.name}; there are: {known}")
+
+    def _instances(self, function: Function, name: str | None) -> Iterator[BareKernel | UsageError]:
+        """The kernel, or instances of its template, the likeliest first; an error for one that
+        does not compile."""
+        entries = [name] if name else self.options.entry
+        named = [e for e in entries if "<" in e and _is_named(function, e)]
+        for entry in named or islice(self._instance_names(function), _MOST_INSTANCES):
+            base = function.name + ("<" + entry.partition("<")[2] if "<" in entry else "")
+            probe = BareKernel(self.path, function, base)
+            try:
+                yield replace(probe, parameters=self._parameters(probe))
+            except UsageError as error:
+                yield error
+
+    def _instance_names(self, function: Function) -> Iterator[str]:
+        """A kernel's name; of a template with likely arguments: those of the file itself, then
+        requested types or float and int, functors of the file, the block or small numbers."""
+        if not function.template:
+            yield function.name
+            return
+        base = function.name.rpartition("::")[2]
+        text = self.device.data.decode(errors="replace")
+        used = re.findall(rf"\b{base}\s*<([^<>;(){{}}]+)>\s*(?:<<<|\()", text)
+        names = set(function.template_names)
+        for words in dict.fromkeys(used):
+            if not set(re.findall(r"\w+", words)) & names:
+                yield f"{function.name}<{words}>"
+        types = [DTYPES[name].cpp for name in self.requested.dtype] or ["float", "int"]
+        functors = list(_functors(text, types[0]))
+        block = str(self.options.block or _DEFAULT_BLOCK)
+        choices = []
+        for k, parameter in enumerate(function.template):
+            if "=" in parameter or "..." in parameter:
+                break
+            if parameter.startswith(("typename", "class")):
+                choices.append([*functors, *types[:1]] if k and functors else [*types, *functors])
+            elif parameter.startswith("bool"):
+                choices.append(["true", "false"])
+            else:
+                choices.append([block, "4", "1", "8", "32"])
+        if not choices:
+            yield f"{function.name}<>"
+            return
+        for words in sorted(product(*choices), key=lambda w: _rank(w, choices)):
+            yield f"{function.name}<{', '.join(words)}>"
+
+    def _parameters(self, kernel: BareKernel) -> tuple[Parameter, ...]:
+        """Its parameters, from a launch with zeros. Raises UsageError if it does not compile."""
+        count = len(kernel.function.parameters)
+        words = ["0", "0", "0", "0", "32", "1", "1", "0", *("",) * count]
+        made = self._run([kernel], words)
+        launch = next(step for step in made.steps if isinstance(step, Launch))
+        found = []
+        for (name, cpp), argument in zip(launch.parameters, launch.arguments, strict=True):
+            if isinstance(argument, Pointer):
+                read_only = "const" in cpp.partition("*")[0].split()
+                size = argument.element_size
+                found.append(Parameter(name, "pointer", read_only, argument.element, size))
+            else:
+                found.append(Parameter(name, _kind(argument), False, "", 0))
+        return tuple(found)
+
+    def _run(self, kernels: Sequence[BareKernel], words: Sequence[str]) -> Recording:
+        """The recording of a main() that launches these kernels as the words say."""
+        options = self.options
+        text = self._code(kernels)
+        launchers, cases = [], []
+        for index, kernel in enumerate(kernels):
+            said = kernel.said(options)
+            arguments = [
+                self._argument(k, said.get(_parameter_name(parameter)))
+                for k, parameter in enumerate(kernel.function.parameters)
+            ]
+            launchers.append(_LAUNCHER.format(
+                index=index, kernel=kernel.name, arguments=", ".join(arguments),
+                count=len(arguments),
+            ))  # fmt: skip
+            cases.append(f"      case {index}: cudareduce_launch{index}(); break;")
+        reads = [
+            f"\n  static char copy_{k}[sizeof({name})]; "
+            f"cudaMemcpyFromSymbol(copy_{k}, {name}, sizeof({name}));"
+            for k, name in enumerate(self.device.variables())
+            if re.search(rf"\b{name.rpartition('::')[2]}\b", text)
+        ]
+        host = _HOST.format(
+            kernels="\n".join(launchers), cases="\n".join(cases), variables="".join(reads)
+        )
+        with TemporaryDirectory(prefix="cudareduce-bare-") as folder:
+            path = Path(folder, "host.cu")
+            path.write_text(f'{text}\n#line 1 "host.cu"\n{host}')
+            [made] = record(
+                path, entry="main", arguments=words, define=options.defined, cache=self.cache,
+                include=(*options.headers, self.path.resolve().parent),
+            )  # fmt: skip
+        return made
+
+    def _code(self, kernels: Sequence[BareKernel]) -> str:
+        words = [kernel.name for kernel in kernels]
+        words += [argument.what for argument in self.options.arguments]
+        named = {word for one in words for word in re.findall(r"\w+", one)}
+        return self.device.code({k.function.name.rpartition("::")[2] for k in kernels}, named)
+
+    @staticmethod
+    def _argument(index: int, said: Argument | None) -> str:
+        """C++ of an argument: a word of the command line, or an expression of --arg."""
+        if said is not None and not said.is_memory:
+            zeros = {"n": 1, "rows": 1, "BLOCK": 1, "ITEMS": 1, "GRID": 1}
+            if _value(said.what, zeros) is None:
+                return said.what
+        return f"cudareduce_argument<std::tuple_element_t<{index}, Types>>(words[{index}])"
+
+    def record(self, stages: Sequence[Stage]) -> Recording:
+        """The recording of launches one after the other. Raises UsageError."""
+        kernels = list(dict.fromkeys(stage.kernel for stage in stages))
+        first = stages[0]
+        buffers: list[_Buffer] = []
+        shared: dict[int, int] = {}  # buffers of the sequence, by their numbers in stages
+        launches: list[str] = []
+        for stage in stages:
+            words = self._words(stage, buffers, shared)
+            launches += [str(kernels.index(stage.kernel)), *words]
+        sizes = [str(buffer.nbytes) for buffer in buffers]
+        made = self._run(kernels, [str(len(buffers)), *sizes, *launches])
+        return self._described(made, buffers, stages, first.n * first.rows)
+
+    def _words(
+        self, stage: Stage, buffers: list[_Buffer], shared: dict[int, int]
+    ) -> Iterator[str]:  # fmt: skip
+        """The words of one launch, after buffers that it needs were appended."""
+        guess, n, rows = stage.guess, stage.n, stage.rows
+        blocks = guess.blocks(n, rows)
+        yield from map(str, (n, rows, guess.block, guess.items, blocks, guess.shared))
+        said, names = stage.kernel.said(self.options), guess.names(n, rows)
+        integers = iter(guess.integers)
+        for parameter in stage.kernel.parameters:
+            argument = said.get(parameter.name)
+            if parameter.kind == "pointer":
+                yield str(self._buffer(stage, parameter, argument, buffers, shared))
+                continue
+            likely = next(integers) if parameter.kind == "integer" else ""
+            if argument is not None:
+                yield str(_value(argument.what, names) or 0)
+            elif parameter.kind == "integer":
+                yield str(_value(likely, names) or 0)
+            else:
+                yield str(guess.flag if parameter.kind == "bool" else 1 - guess.flag)
+
+    def _buffer(
+        self, stage: Stage, parameter: Parameter, said: Argument | None, buffers: list[_Buffer],
+        shared: dict[int, int],
+    ) -> int:  # fmt: skip
+        """The index of the buffer that a pointer gets."""
+        for place in (stage.reads, stage.writes):
+            if place is not None and place[0] == parameter.name and place[1] in shared:
+                return shared[place[1]]
+        elements = stage.n * stage.rows
+        size = max(1, parameter.element_size // parameter.lanes)
+        blocks = stage.guess.blocks(stage.n, stage.rows)
+        role, nbytes = "unknown", elements * size
+        if said is not None:
+            role = said.kind
+            if role in ("zeroed", "scratch"):
+                nbytes = said.memory_bytes(size, blocks, blocks * stage.guess.block, elements)
+            elif role.startswith("out"):
+                nbytes = size * max(1024, stage.rows, blocks * stage.guess.block)
+        own = len(buffers)
+        for place in (stage.reads, stage.writes):
+            if place is not None and place[0] == parameter.name:
+                shared[place[1]] = own
+                role = "scratch" if place is stage.writes else role
+        buffers.append(_Buffer(role, nbytes, parameter.name))
+        return own
+
+    def _described(
+        self, made: Recording, buffers: Sequence[_Buffer], stages: Sequence[Stage], size: int
+    ) -> Recording:
+        """The recording as of a caller that copies inputs and results as --arg says; buffers of
+        which it says nothing are those of an unknown caller."""
+        launched = [step for step in made.steps if isinstance(step, Launch)]
+        own = iter(buffers)  # a recording numbers buffers in the order in which launches get them
+        known: list[DeviceBuffer] = []
+        before: list[CopyIn | Fill] = []
+        results: list[CopyOut] = []
+        for buffer in made.buffers:
+            role = "symbol" if buffer.symbol is not None else next(own).role
+            if role in ("in", "in2"):
+                before.append(CopyIn(buffer.id, 0, buffer.nbytes, None))
+            elif role == "zeroed":
+                before.append(Fill(buffer.id, 0, buffer.nbytes, 0))
+            elif role == "out":
+                results.append(CopyOut(buffer.id, 0, buffer.nbytes))
+            named = buffers[len(known)].parameter if role in ("unknown", "out") else None
+            known.append(replace(buffer, parameter=named))
+        variables = [step for step in made.steps if isinstance(step, CopyOut)]
+        pointers = [p for stage in stages for p in stage.kernel.parameters if p.kind == "pointer"]
+        if not results and all(p.read_only for p in pointers):
+            results = variables
+        cooperative = any(stage.kernel.is_cooperative for stage in stages)
+        launches = [replace(step, cooperative=cooperative) for step in launched]
+        return replace(
+            made, path=self.path, entry="", size=size, buffers=tuple(known), source=None,
+            steps=(*before, *launches, *results), include=self.options.headers,
+            define=self.options.defined,
+        )  # fmt: skip
+
+    def kernel(self, function: Function, sizes: Sequence[int], shapes: Sequence[Shape]) -> Adopted:
+        """The kernel of a function in the first launch under which it is recognised."""
+        found = self._recognised(function)
+        if isinstance(found, str):
+            return Adopted((), (found,))
+        finish = self.options.finish
+        again = () if finish is None or not finish.startswith("relaunch") else (found,)
+        return self._at_all([found], again, sizes, shapes)
+
+    def chain(self, names: Sequence[str], sizes: Sequence[int], shapes: Sequence[Shape]) -> Adopted:
+        """The kernels of these names one after the other, each on the result of the one before.
+        Raises UsageError."""
+        links: list[Recognised] = []
+        for name in names:
+            function = next(f for f in self.device.kernels() if _is_named(f, name))
+            first = replace(self, options=replace(self.options, block=None, items=None, grid=None,
+                            shared=None)) if links else self  # fmt: skip
+            found = first._recognised(function, name)
+            if isinstance(found, str):
+                return Adopted((), (found,))
+            links.append(found)
+        return self._at_all(links, (), sizes, shapes)
+
+    def _recognised(self, function: Function, name: str | None = None) -> Recognised | str:
+        """The instance and the launch under which a kernel fits a reduction best; else why it is
+        left out."""
+        deadline = budget(_LAUNCHES_S)
+        best: Recognised | None = None
+        first: Recognised | None = None
+        refused, shown, error = "", BareKernel(self.path, function, function.name), ""
+        for kernel in self._instances(function, name):
+            if isinstance(kernel, UsageError):
+                error = error or _first_error(str(kernel))
+                continue
+            shown = shown if shown.parameters else kernel
+            usual = tuple(_blocks_of(kernel))
+            launches = islice(guesses(kernel, self.options, usual), _MOST_LAUNCHES)
+            others = islice(guesses(kernel, self.options, _OTHER_BLOCKS), _MOST_LAUNCHES)
+            for guess in chain(launches, others):
+                if deadline.passed or (best is not None and guess.block in _OTHER_BLOCKS):
+                    break
+                made = self._recorded(kernel, guess, tried_shapes(guess, kernel.tile(guess)))
+                if not made:
+                    continue
+                adopted = adopt(made, self.cache, self.requested, nearest=False)
+                refused = next(iter(adopted.refused), refused)
+                if "does not compile" in refused:
+                    error = error or _first_error(refused)
+                    break
+                for program in (one.program for one in adopted.kernels if one.program):
+                    if best is None or program.fit > best.program.fit:
+                        best = Recognised(kernel, guess, program)
+                if best is not None and best.program.fit == 1:
+                    return best
+                if first is None and self.options.arg and not adopted.kernels:
+                    near = adopt(made, self.cache, self.requested)
+                    programs = [one.program for one in near.kernels if one.program]
+                    first = Recognised(kernel, guess, programs[0]) if programs else None
+        chosen = best or first
+        if chosen is not None:
+            return chosen
+        why = refused or (f"{function.name} does not compile: {error}" if error else
+                          f"{function.name} launches nothing")  # fmt: skip
+        return f"{why}. To launch it as it is meant: {command_to_copy(shown, self.options, error)}"
+
+    def _recorded(
+        self, kernel: BareKernel, guess: Guess, shapes: Sequence[Shape]
+    ) -> list[Recording]:
+        found = []
+        for n, rows in shapes:
+            with suppress(UsageError):
+                found.append(self.record([Stage(kernel, guess, n, rows)]))
+        return found
+
+    def _at_all(
+        self, links: Sequence[Recognised], again: Sequence[Recognised], sizes: Sequence[int],
+        shapes: Sequence[Shape],
+    ) -> Adopted:  # fmt: skip
+        """The kernels one after the other, at all sizes; those in `again` are launched on their own
+        partial results until one is left."""
+        guess, tile = links[0].guess, links[0].kernel.tile(links[0].guess)
+        own = [shape for shape in shapes if guess.by_rows or shape[1] == 1]
+        own = [(n, rows) for n, rows in own if n % tile == 0]
+        made = []
+        for n, rows in dict.fromkeys((*shapes_of(guess, sizes, tile), *own)):
+            with suppress(UsageError):
+                made.append(self.record(self._stages(links, again, n, rows)))
+        if not made:
+            name = links[0].kernel.name
+            return Adopted((), (f"{name} leaves an unknown number of partial results",))
+        known = bool(self.options.arg or self.requested.op or self.requested.op_expr)
+        found = adopt(made, self.cache, self.requested, nearest=known)
+        command = command_to_copy(links[0].kernel, self.options)
+        refused = tuple(f"{why}. To launch it as it is meant: {command}" for why in found.refused)
+        asks = Condition(multiple=tile)
+        kernels = tuple(replace(one, asks=asks) if tile > 1 else one for one in found.kernels)
+        return Adopted(kernels, refused)
+
+    def _stages(
+        self, links: Sequence[Recognised], again: Sequence[Recognised], n: int, rows: int
+    ) -> list[Stage]:
+        """The launches for `rows` rows of `n` elements. Raises UsageError if the number of partial
+        results that one leaves is not known."""
+        queue, stages = list(links), list[Stage]()
+        while queue:
+            link = queue.pop(0)
+            reads = (link.reads, len(stages) - 1) if stages else None
+            stages.append(Stage(link.kernel, link.guess, n, rows, reads, None))
+            if queue or again:
+                n, rows = link.partials(n, rows), 1
+            if again and not queue and n > 1 and len(stages) < _MOST_RELAUNCHES:
+                one_block = self.options.finish == "relaunch_one_block"
+                guess = replace(again[0].guess, grid="one") if one_block else again[0].guess
+                queue.append(replace(again[0], guess=guess))
+            if queue:
+                stages[-1] = replace(stages[-1], writes=(link.writes, len(stages) - 1))
+        return stages
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A kernel with the launch under which it was recognised, and its program at small sizes."""
+
+    kernel: BareKernel
+    guess: Guess
+    program: Program
+
+    def partials(self, n: int, rows: int) -> int:
+        """The number of results that it leaves. Raises UsageError if that is not known."""
+        counts = {(run.n, run.rows): run.count for run in self.program.runs}
+        if all(count == 1 for count in counts.values()):
+            return 1
+        if all(count == self.guess.blocks(*shape) for shape, count in counts.items()):
+            return self.guess.blocks(n, rows)
+        raise UsageError(f"{self.kernel.name} does not leave one partial result per block")
+
+    @property
+    def reads(self) -> str:
+        """The parameter of its input."""
+        return self._parameter("in")
+
+    @property
+    def writes(self) -> str:
+        """The parameter of its result. Raises UsageError if it is no parameter."""
+        return self._parameter(self.program.runs[0].result.buffer)
+
+    def _parameter(self, buffer: str) -> str:
+        arguments = self.program.runs[0].launches[0].arguments
+        for parameter, argument in zip(self.kernel.parameters, arguments, strict=True):
+            if isinstance(argument, Address) and argument.buffer == buffer:
+                return parameter.name
+        raise UsageError(f"{self.kernel.name} leaves its result in no parameter")
+
+
+def _parameter_name(text: str) -> str:
+    """The name of a parameter as it is written: `const float *x`, `int a[4]`."""
+    found = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=.*)?$", text, re.DOTALL)
+    return found[1] if found else ""
+
+
+def _as_written(text: str) -> Parameter:
+    """A parameter of a kernel that does not compile."""
+    kinds = {
+        "pointer": r"[*\[]", "float": r"\b(?:float|double)\b",
+        "integer": r"\b(?:int|unsigned|long|short|size_t|u?int\d+_t)\b",
+    }  # fmt: skip
+    kind = next((kind for kind, words in kinds.items() if re.search(words, text)), "other")
+    return Parameter(_parameter_name(text), kind, "const" in text.split("*")[0].split(), "", 0)
+
+
+def _functors(text: str, element: str) -> Iterator[str]:
+    """The types with device functions in a text, templates with an element type."""
+    pattern = r"(template\s*<[^<>]*>\s*)?\b(?:struct|class)\s+(\w+)[^;{()]*\{(.{0,400})"
+    for template, name, body in re.findall(pattern, text, re.DOTALL):
+        if "__device__" in body:
+            yield f"{name}<{element}>" if template else name
+
+
+def _rank(words: Sequence[str], choices: Sequence[Sequence[str]]) -> int:
+    """How unlikely template arguments are: positions in their lists of choices."""
+    return sum(choice.index(word) for word, choice in zip(words, choices, strict=True))
+
+
+def _kind(scalar: Scalar) -> str:
+    if scalar.type == "bool":
+        return "bool"
+    kinds = {int: "integer", float: "float"}
+    return kinds.get(type(scalar.value), "other")
+
+
+def _is_named(function: Function, entry: str) -> bool:
+    base = entry.partition("<")[0].strip()
+    return base in (function.name, function.name.rpartition("::")[2])
+
+
+def guesses(kernel: BareKernel, options: LaunchOptions, blocks: Sequence[int]) -> Iterator[Guess]:
+    """Likely launches of a kernel in blocks of these sizes, as far as the options leave them
+    open."""
+    said = kernel.said(options)
+    integers = kernel.integers()
+    free = [name for name in integers if name not in said]
+    body = kernel.function.body
+    blocks = (options.block,) if options.block else blocks
+    row_grids: tuple[str, ...] = ("rows", "threads", "warps", "columns", "column threads", "one")
+    grids: tuple[str, ...] = ("few", "one") if kernel.is_cooperative else ("cover", "few", "one")
+    if options.grid is not None:
+        grids = row_grids = (_GRIDS.get(str(options.grid), str(options.grid)),)
+    many = (options.items,) if options.items else (1, 2, 4)
+    flags = (0, 1) if any(p.kind in ("bool", "float") for p in kernel.parameters) else (0,)
+    named_rows = any("rows" in one.what for one in said.values())
+    by_rows = [True] if named_rows else [False] if len(free) < 2 else [True, False]
+    for rows, values in product(by_rows, _values(len(free), kernel.lanes)):
+        if free and any("rows" in word for word in values) != (rows and not named_rows):
+            continue
+        given = dict(zip(free, values, strict=True))
+        words = tuple(given.get(name, "1") for name in integers)
+        for grid, items, block, flag in product(
+            row_grids if rows else grids, (1,) if rows else many, blocks, flags
+        ):
+            shared = options.shared
+            if shared is None:
+                shared = 8 * block if "extern" in body else 0
+            yield Guess(block, grid, words, items, shared, rows, flag)
+
+
+def _blocks_of(kernel: BareKernel) -> Iterator[int]:
+    """Threads per block: launch bounds, extents of shared arrays, template arguments, then 256."""
+    function, bounds = kernel.function, kernel.function.most_threads
+    if bounds is not None:
+        yield bounds
+        return
+    extents = re.findall(r"__shared__[^;\[]*\[\s*(\d+)\s*\]", function.body)
+    extents += re.findall(r"\b(\d+)u?\b", kernel.name.partition("<")[2])
+    likely = [int(extent) for extent in extents if 32 <= int(extent) <= 1024]
+    yield from dict.fromkeys((*likely, _DEFAULT_BLOCK))
+
+
+def _values(count: int, lanes: int) -> Iterator[tuple[str, ...]]:
+    """Expressions for `count` whole-number parameters, the likeliest first, of a kernel that reads
+    vectors of so many elements."""
     if count == 0:
         yield ()
     elif count == 1:
-        yield ("n",)
-        yield ("n * rows / rows",)
+        if lanes > 1:
+            yield (f"n / {lanes}",)
+        yield from (("n",), ("GRID",), ("n / 2",), ("1",))
     elif count == 2:
-        yield from (("rows", "n"), ("n", "rows"), ("n", "1"), ("1", "n"))
+        yield from (("rows", "n"), ("n", "rows"), ("n", "1"), ("1", "n"), ("n", "BLOCK"),
+                    ("n", "GRID"), ("n", "0"), ("0", "n"))  # fmt: skip
     else:
         rest = count - 2
         yield ("rows", "n", *("1",) * rest)
-        yield ("1",) * rest + ("rows", "n")
+        yield (*("1",) * rest, "rows", "n")
         yield ("n", *("1",) * (count - 1))
+        yield (*("1",) * (count - 1), "n")
 
 
-def tried_shapes(guess: Guess) -> list[tuple[int, int]]:
-    """Elements a row and rows at which a launch is tried."""
-    return list(_TRIED_ROWS) if guess.by_rows else [(n, 1) for n in _TRIED]
+def tried_shapes(guess: Guess, tile: int) -> list[Shape]:
+    """Elements per row and rows at which a launch is tried, multiples of the tile."""
+    if guess.by_rows:
+        return list(_TRIED_ROWS)
+    return list(dict.fromkeys((-(-n // tile) * tile, 1) for n in _TRIED))
 
 
-def shapes_of(guess: Guess, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Elements a row and rows at which a launch is recorded."""
+def shapes_of(guess: Guess, sizes: Sequence[int], tile: int) -> list[Shape]:
+    """Elements per row and rows at which a launch is recorded, multiples of the tile."""
     if not guess.by_rows:
-        return [(n, 1) for n in sizes]
+        return list(dict.fromkeys((-(-n // tile) * tile, 1) for n in sizes))
     rows = (1, 3, 7, 33, 300, 1000)
     lengths = (1, 2, 31, 32, 33, 100, 257, 1000, 1025, 4096)
     shapes = {(n, rows[k % len(rows)]) for k, n in enumerate(lengths)}
     shapes |= {(64, 64), (33, 257), (257, 33), (1, 1)}
     return sorted(shapes, key=prod)
+
+
+def _first_error(messages: str) -> str:
+    """The first error of a compiler."""
+    lines = [line.strip(" |") for line in messages.splitlines()]
+    return next((line for line in lines if " error: " in line), lines[0])
+
+
+_UNKNOWN_NAME = re.compile(r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared)")
+
+
+def command_to_copy(kernel: BareKernel, options: LaunchOptions, error: str = "") -> str:
+    """A complete command that launches a kernel, with a value for each parameter, and with a type
+    for the name that the compiler does not know."""
+    said = kernel.said(options)
+    parameters = kernel.parameters or tuple(map(_as_written, kernel.function.parameters))
+    block = str(options.block or next(_blocks_of(kernel)))
+    grid = str(options.grid or "cover")
+    words = ["cudareduce", "verify", str(kernel.path), "--entry", kernel.name]
+    words += ["--block", block, "--grid", grid]
+    left = {"in": ["in", "in2"], "out": ["out"], "integer": ["n", "rows"]}
+    for parameter in parameters:
+        kind = parameter.kind
+        if kind == "pointer":
+            kind = "in" if parameter.read_only else "out"
+        usual = {"float": "1.0", "bool": "false", "integer": "1", "other": "{}"}
+        value = usual.get(kind, "scratch:n")
+        if left.get(kind):
+            value = left[kind].pop(0)
+        given = said.get(parameter.name)
+        words += ["--arg", f"{parameter.name}={given.what if given else value}"]
+    unknown = _UNKNOWN_NAME.search(error)
+    missing = [f"{unknown[1]}=float"] if unknown else []
+    for definition in (*options.defined, *missing):
+        words += ["-D", definition]
+    for folder in options.headers:
+        words += ["-I", str(folder)]
+    return shlex.join(words)

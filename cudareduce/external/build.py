@@ -11,19 +11,14 @@ from pathlib import Path
 
 from cudareduce.emulator.cache import Cache
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.external.rewrite import (
-    HEADERS,
-    LAUNCH,
-    HostFunction,
-    HostProgram,
-    Preprocessed,
-    preprocess,
-    rewrite,
-)
+from cudareduce.external.preprocess import HEADERS, Preprocessed, preprocess
+from cudareduce.external.rewrite import LAUNCH, HostFunction, HostProgram, rewrite
 
 _RUNTIME = HEADERS.parent
+# std::is_pointer does not know restricted pointers.
 _FLAGS = ("-O0", "-w", "-fpermissive", "-Wno-narrowing", "-fmax-errors=30", "-pthread",
-          "-Wl,--no-demangle", "-no-pie")  # fmt: skip
+          "-Wl,--no-demangle", "-no-pie",
+          "-D__restrict__=", "-D__restrict=")  # fmt: skip
 _COMPILE_LIMIT_S = 60.0
 _MOST_ATTEMPTS = 6
 _ERROR = re.compile(r"^host\.cpp:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)

@@ -1,77 +1,53 @@
-"""External files on the command line: recorded where they have host code that runs here."""
+"""External kernel files as kernels: their host code is recorded, or bare kernels are launched."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
 from cudareduce.external.adopt import SIZES, adopt
-from cudareduce.external.bare import (
-    MOST_LAUNCHES,
-    BareKernel,
-    Guess,
-    bare_kernels,
-    command_to_copy,
-    guesses,
-    shapes_of,
-    tried_shapes,
-)
+from cudareduce.external.bare import BareFile
 from cudareduce.external.build import RecordingError
+from cudareduce.external.device_code import read_device_file
+from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Requested
 from cudareduce.external.recorder import record, record_sizes
 from cudareduce.external.recording import Recording
-from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 
-#: Seconds for which launches of a kernel without host code are tried.
-_LAUNCHES_S = 15.0
+#: Kernels that are left out are listed up to here.
+_MOST_REFUSED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalFiles:
-    """Makes kernels of external files: `says` are the options, `shapes` are requested elements a
-    row and rows; `tell` prints a sentence."""
+    """Makes kernels of external files. `shapes` are requested elements per row and rows, `sizes`
+    the numbers of elements at which launches are recorded; `tell` prints a sentence."""
 
-    says: Guesses
+    options: LaunchOptions
     tell: Callable[[str], None]
     shapes: Sequence[tuple[int, int]] = ()
     cache: Path | None = None
-    dtypes: Sequence[str] = ()  # requested: of a template the static reading makes instances
-    sizes: Sequence[int] = SIZES  # at which what the host code launches is recorded
+    requested: Requested = NOTHING_REQUESTED
+    sizes: Sequence[int] = SIZES
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
-        says = self.says
-        instances = self.dtypes if re.search(r"\btemplate\b", text) else ()
-        static = (says.chains, says.finish, instances)
-        if any(part not in (None, ()) for part in static):
-            return adopting(says, self.tell)(path, text)
-        launch = (says.block, says.grid, says.arguments, says.items, says.shared)
-        kernels: Sequence[Kernel] = ()
-        if not any(part not in (None, ()) for part in launch):
-            kernels = self._recorded(path)
-        kernels = kernels or self._bare(path, text)
-        if kernels:
-            return kernels
-        try:
-            return adopting(says, self.tell)(path, text)
-        except UsageError as error:
-            command = command_to_copy(path, text, says)
-            if command is None or "cannot be called" not in str(error):
-                raise
-            raise UsageError(f"{error}; a whole command is: {command}") from None
+        options = self.options
+        found: Sequence[Kernel] = ()
+        if not options.sets_launch and options.finish is None:
+            found = self._recorded(path)
+        return found or self._bare(path, text)
 
     def _recorded(self, path: Path) -> Sequence[Kernel]:
-        """Kernels from what the file's host code launches; none if it cannot be recorded."""
-        include, define = self.says.headers, [f"{k}={v}" for k, v in self.says.defined]
+        """The kernels that the file's host code launches; none if it cannot be recorded."""
+        options = self.options
         try:
-            first = record(path, include=include, define=define, cache=self.cache)
+            first = record(path, include=options.headers, define=options.defined, cache=self.cache)
         except RecordingError:
             return ()
         if not any(b.symbol is None for recording in first for b in recording.buffers):
@@ -79,75 +55,79 @@ class ExternalFiles:
         kernels: list[Kernel] = []
         refused: list[str] = []
         for recording in first:
-            found = adopt((recording, *self._sized(path, recording)), self.cache)
+            found = adopt((recording, *self._sized(path, recording)), self.cache, self.requested)
             kernels += found.kernels
             refused += found.refused
         unlike = any("not recognised" in words for words in refused)
         if not kernels and not unlike and all(one.entry != "main" for one in first):
             return ()  # the arguments of a host function are ours, and may be wrong
-        return self._named(path, kernels, refused)
+        named = [kernel for kernel in kernels if self._is_named(kernel)]
+        if not named and (options.entry or options.chain):
+            return ()
+        return self._kept(path, named, refused)
 
-    def _named(
+    def _kept(
         self, path: Path, kernels: Sequence[Kernel], refused: Sequence[str]
     ) -> Sequence[Kernel]:
-        """The kernels that --entry names, all without it. Raises UsageError if there are none."""
-        named = [k for k in kernels if not self.says.entries or _is_named(k, self.says.entries)]
-        if not named:
-            raise UsageError(f"{path}: {'; '.join(refused) or 'no kernel has that name'}")
-        for words in refused:
+        """The kernels, after the others were reported. Raises UsageError if there are none."""
+        if not kernels:
+            raise UsageError(f"{path}: {'; '.join(refused)}")
+        if len(kernels) == 1 and path.stem.isidentifier():
+            kernels = [replace(kernels[0], id=path.stem)]
+        numbers = Counter(kernel.id for kernel in kernels)
+        kernels = [
+            kernel if numbers[kernel.id] == 1 else replace(kernel, id=f"{kernel.id}#{k + 1}")
+            for k, kernel in enumerate(kernels)
+        ]
+        for words in refused[:_MOST_REFUSED]:
             self.tell(f"{path}: {words}: left out")
-        return named
+        if len(refused) > _MOST_REFUSED:
+            self.tell(f"{path}: {len(refused) - _MOST_REFUSED} more kernels are left out")
+        return kernels
+
+    def _is_named(self, kernel: Kernel) -> bool:
+        """True if --entry or --chain names a recorded kernel, or neither is given."""
+        assert kernel.program is not None
+        launched = {name for own in kernel.program.kernels for name in _names(own)}
+        entries = {kernel.id, *_names(kernel.entry)}
+        options = self.options
+        if options.chain:
+            return any({*chain} <= launched for chain in options.chains)
+        return not options.entry or any(
+            entry in entries or entry.rpartition("::")[2] in entries for entry in options.entry
+        )
 
     def _sized(self, path: Path, recording: Recording) -> Sequence[Recording]:
         """The recordings at other sizes; none if n cannot be varied."""
         with suppress(UsageError):
             found = record_sizes(
                 path, sorted({*self.sizes, *(n * rows for n, rows in self.shapes)}),
-                entry=re.split(r"[^\w:]", recording.entry)[0], include=self.says.headers,
-                define=[f"{k}={v}" for k, v in self.says.defined], cache=self.cache,
+                entry=re.split(r"[^\w:]", recording.entry)[0], include=self.options.headers,
+                define=self.options.defined, cache=self.cache,
             )  # fmt: skip
             called = recording.entry.rpartition("(")[0]
             return [one for one in found if one.entry.rpartition("(")[0] == called]
         return ()
 
     def _bare(self, path: Path, text: str) -> Sequence[Kernel]:
-        """Kernels without host code, each in the first launch under which it is recognised; none
-        if one is not, or if it is not always the same reduction then. Templates, and requested
-        sizes, are left to the static reading, which knows instances and rows."""
+        """The kernels of a file, each in the first launch under which it is recognised."""
+        options = self.options
+        device = read_device_file(path, text, options.headers, options.defined)
+        file = BareFile(path, device, options, self.requested, self.cache)
         kernels: list[Kernel] = []
-        if self.shapes or re.search(r"\btemplate\b", text):
-            return ()
-        for one in bare_kernels(path, text, self.says, self.cache):
-            kernel = self._launched(one)
-            if kernel is None or kernel.program is None or kernel.program.fit < 1:
-                return ()
-            kernels.append(kernel)
-        return kernels
-
-    def _launched(self, kernel: BareKernel) -> Kernel | None:
-        best: tuple[float, Guess] | None = None
-        first: Guess | None = None
-        deadline = Deadline(_LAUNCHES_S)
-        for guess in islice(guesses(kernel, self.says), MOST_LAUNCHES):
-            if deadline.passed:
-                break
-            made = list(kernel.record(guess, tried_shapes(guess), self.says, self.cache))
-            first = first or (guess if made else None)
-            for one in adopt(made, self.cache, nearest=False).kernels if made else ():
-                fit = one.program.fit if one.program is not None else 0.0
-                if best is None or fit > best[0]:
-                    best = fit, guess
-            if best is not None and best[0] == 1:
-                break
-        chosen = best[1] if best is not None else first
-        return self._at_all_sizes(kernel, chosen) if chosen is not None else None
-
-    def _at_all_sizes(self, kernel: BareKernel, guess: Guess) -> Kernel | None:
-        shapes = dict.fromkeys((*shapes_of(guess, self.sizes), *self.shapes))
-        made = list(kernel.record(guess, tuple(shapes), self.says, self.cache))
-        return next(iter(adopt(made, self.cache).kernels), None) if made else None
+        refused: list[str] = []
+        functions = file.functions()
+        if options.chain:
+            made = [file.chain(names, self.sizes, self.shapes) for names in options.chains]
+        else:
+            made = [file.kernel(function, self.sizes, self.shapes) for function in functions]
+        for one in made:
+            kernels += one.kernels
+            refused += one.refused
+        return self._kept(path, kernels, refused)
 
 
-def _is_named(kernel: Kernel, entries: Sequence[str]) -> bool:
-    names = {kernel.id, kernel.entry, kernel.entry.partition("<")[0]}
-    return any(entry in names or entry.rpartition("::")[2] in names for entry in entries)
+def _names(kernel: str) -> tuple[str, ...]:
+    """A kernel's C++ name, and the same without template arguments and namespaces."""
+    plain = kernel.partition("<")[0]
+    return kernel, plain, plain.rpartition("::")[2]

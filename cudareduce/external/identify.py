@@ -13,6 +13,7 @@ from cudareduce.library.program import Address, FillStep, KernelStep, Program, R
 from cudareduce.reduction.dtypes import DTYPES, DType
 from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction
+from cudareduce.reduction.reference import reference
 
 #: How the results lie: one; one for each row, elements of a row side by side or `columns` apart;
 #: partial results that the host combines.
@@ -41,10 +42,7 @@ class Candidate:
     map: str | None
     words: str
     fold: Callable[[Array, Array | None], Array]
-
-
-def _over(values: Callable[[Array, Array | None], Array], fold: Fold) -> Callable[..., Array]:
-    return lambda a, b: fold(values(a, b))
+    reduction: Reduction | None = None  # of one that the options name
 
 
 def _total(x: Array) -> Array:
@@ -98,6 +96,20 @@ _TWO = (
 )
 
 
+def _named(reduction: Reduction) -> Candidate:
+    """A reduction that the options name."""
+
+    def fold(a: Array, b: Array | None) -> Array:
+        elements = [None if x is None else stored(x.ravel(), reduction.dtype) for x in (a, b)]
+        assert elements[0] is not None
+        return np.asarray(reference(reduction, elements[0], len(a), elements[1]).expected, float)
+
+    text = reduction.map.expression if reduction.map else None
+    words = reduction.op.expression or reduction.op.name
+    words = f"{words} of {text}" if text else words
+    return Candidate(reduction.op.name, text, words, fold, reduction)
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What a program computes: the reduction, in words too, and how its results lie.
@@ -130,10 +142,12 @@ class Identification:
     def __init__(
         self, trials: Trials, program: Program, dtype: str,
         sizes: Mapping[Run, tuple[int, int | None]], values: Sequence[float] = (),
+        named: Sequence[Reduction] = (),
     ) -> None:  # fmt: skip
         self._trials, self._program = trials, program
         self._dtype, self._stores = DTYPES[dtype], DTYPES[program.result]
         self._values = values  # that every launch gets, and that elements may be compared with
+        self._candidates = tuple(map(_named, named))
         self._sizes = sizes  # elements of each input, by run
         self.faults: list[str] = []
         self.changes_input = False
@@ -149,9 +163,14 @@ class Identification:
             if k == _SIZES and scores:
                 break
             seen = observed[run] = self._observe(run)
+            if any("no end" in fault for fault in self.faults):
+                break
             if not seen:
                 continue
+            in_place = run.result.buffer == "in"  # the host finds no partial results among elements
             for candidate, layout, one_row, fits in self._fitting(seen):
+                if in_place and layout == "partials":
+                    continue
                 key = candidate, layout, one_row
                 scores[key] = scores.get(key, 0) + fits
         if scores:
@@ -229,6 +248,15 @@ class Identification:
             if isinstance(answer, Fault):
                 return answer.reason
         return ""
+
+    def requested(self) -> Identity | None:
+        """What the options name, for a program that computes something else; None if they name
+        nothing."""
+        for candidate in self._candidates:
+            for run in self._runs:
+                layout: Layout = "one" if self.counts.get(run, 1) == 1 else "partials"
+                return replace(self._identity(candidate, layout, False), fit=0.0)
+        return None
 
     def supposed(self) -> Identity:
         """A sum, for a program that is wrong whatever it is meant for."""
@@ -308,7 +336,9 @@ class Identification:
         candidates: tuple[Candidate, ...] = _TWO
         if seen[0].b is None:
             candidates = (*_ONE, *(c for value in self._values for c in _comparisons(value)))
-        for candidate in candidates:
+        inputs = 1 if seen[0].b is None else 2
+        named = [c for c in self._candidates if c.reduction and c.reduction.inputs == inputs]
+        for candidate in (*named, *candidates):
             for layout, one_row in _layouts(seen[0], candidate):
                 fits = [self._fits(one, candidate, layout, one_row) for one in seen]
                 if all(fits[:_NEEDED]):
@@ -323,7 +353,7 @@ class Identification:
             expected = np.atleast_1d(candidate.fold(a, b))
             got = results[: len(expected)]
             if layout == "partials":
-                got = np.atleast_1d(_combined(candidate.op, results))
+                got = np.atleast_1d(_combined(candidate, results))
                 expected = expected[:1]
             if len(got) != len(expected):
                 return False
@@ -413,9 +443,10 @@ class Identification:
         return few and whole and both == first + second and twice == 2 * first
 
     def _identity(self, candidate: Candidate, layout: Layout, one_row: bool) -> Identity:
-        mapped = None
+        mapped, named = None, candidate.reduction
         if candidate.map is not None:
-            mapped = Map(candidate.map, 2 if candidate in _TWO else 1, one_row)
+            inputs = named.inputs if named else 2 if candidate in _TWO else 1
+            mapped = Map(candidate.map, inputs, one_row)
         acc, narrow = self._stores, None
         if acc.size == 2 and acc.kind == "float":
             acc, narrow = DTYPES["float32"], self._stores
@@ -424,10 +455,10 @@ class Identification:
         if candidate.op.startswith("arg"):
             acc = self._dtype if self._dtype.size > 2 else DTYPES["float32"]
             narrow = None
+        op = named.op if named else OPERATORS[candidate.op]
         reduction = Reduction(
-            OPERATORS[candidate.op], self._dtype, acc, mapped, columns=layout == "columns",
-            stored=narrow,
-        )  # fmt: skip
+            op, self._dtype, acc, mapped, columns=layout == "columns", stored=narrow
+        )
         words = candidate.words
         if layout in ("rows", "columns"):
             words = f"{words} of each {layout.removesuffix('s')}"
@@ -464,14 +495,15 @@ def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, boo
     if 1 < k < count and count % k == 0:
         rows: tuple[Layout, Layout] = ("rows", "columns")
         for layout in rows:
-            if candidate in _TWO:
+            if second and (candidate in _TWO or candidate.reduction):
                 if second == count:
                     yield layout, False
                 if second >= count // k:
                     yield layout, True
             else:
                 yield layout, False
-    if k < count and candidate.op in ("sum", "max", "min", "prod"):
+    own = candidate.reduction is not None and candidate.reduction.op.expression
+    if k < count and (own or candidate.op in ("sum", "max", "min", "prod")):
         yield "partials", False  # one block's, too
 
 
@@ -492,9 +524,13 @@ def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Arr
     return matrix(one.a), second
 
 
-def _combined(op: str, partials: Array) -> Array:
+def _combined(candidate: Candidate, partials: Array) -> Array:
     """Partial results combined as the host does it."""
-    match op:
+    named = candidate.reduction
+    if named is not None and named.op.expression:
+        plain = replace(named, dtype=named.acc, map=None)
+        return np.asarray(reference(plain, stored(partials, named.acc), 1).expected, float)
+    match candidate.op:
         case "max":
             return np.asarray(partials.max())
         case "min":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce.external.device_code import read_device_file
 from cudareduce.external.recording import (
     CopyIn,
     CopyWithin,
@@ -20,7 +21,6 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import Roles, Segment
-from cudareduce.library.device_part import device_part
 from cudareduce.library.program import (
     Address,
     CopyStep,
@@ -34,25 +34,21 @@ from cudareduce.library.program import (
     WriteStep,
 )
 from cudareduce.library.reading import read_source
-from cudareduce.library.siblings import read_file
 from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8
-#: Headers that nvcc brings along.
-_HEADERS = "#include <cfloat>\n#include <climits>\n#include <cmath>\n#include <cstdint>\n"
 
 
 def device_text(segment: Segment) -> str:
-    """The device code of a recorded file that the kernels of a segment need."""
+    """The device code of a recorded file that the kernels of a segment need. Raises UsageError."""
     recording = segment.recording
     path = recording.path
     source = recording.source if recording.source is not None else read_source(path)
-    defined = dict(word.partition("=")[::2] for word in recording.define)
-    unit = read_file(path, source, recording.include, defined, None)
+    file = read_device_file(path, source, recording.include, recording.define)
     named = {word for kernel in segment.kernels for word in re.findall(r"\w+", kernel)}
     named |= {b.symbol.rpartition("::")[2] for b in recording.buffers if b.symbol}
-    root = segment.launches[0].template.rpartition("::")[2]
-    return f'{_HEADERS}#line 1 "{path}"\n{device_part(unit, root, named)}'
+    kernels = {launch.template.rpartition("::")[2] for launch in segment.launches}
+    return file.code(kernels, named)
 
 
 #: What a caller that is not recorded may set results and counters to, by the name of the value.

@@ -540,12 +540,13 @@ void Stub::write(const char *name, const char *type, const char *element, size_t
              std::to_string(element_size) + '\t' + hex(data, bytes);
 }
 
-Symbol::Symbol(const char *name, const void *address, size_t bytes, bool managed) {
+Symbol::Symbol(const char *name, const char *type, const void *address, size_t bytes,
+               bool managed) {
   Lock lock(mutex());
   Range range{bytes, managed ? kManagedSymbol : kSymbol};
   ranges()[static_cast<const char *>(address)] = range;
   symbols()[name] = const_cast<void *>(address);
-  write_line(text("buffer\t%c\t%p\t%zu\t%s", range.kind, address, bytes, name));
+  write_line(text("buffer\t%c\t%p\t%zu\t%s %s", range.kind, address, bytes, name, type));
 }
 
 void remember(const void *kernel, Invoker invoker) { invokers()[kernel] = invoker; }

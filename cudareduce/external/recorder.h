@@ -124,7 +124,7 @@ class Stub {
 };
 
 struct Symbol {
-  Symbol(const char *name, const void *address, size_t bytes, bool managed);
+  Symbol(const char *name, const char *type, const void *address, size_t bytes, bool managed);
 };
 
 // Launches by address: a kernel whose address is taken is kept with what unpacks its arguments.

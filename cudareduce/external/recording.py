@@ -26,6 +26,7 @@ class DeviceBuffer:
     managed: bool = False  # host and device both address it: managed or mapped pinned memory
     address: int = 0
     parameter: str | None = None
+    element: str = ""  # C++ type of a variable's elements
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,79 +1,25 @@
 """CUDA C++ as a host program for g++: kernels only report their arguments, device code is gone.
 
-The file is preprocessed first, so that macros that launch kernels or hold part of a configuration
-are expanded. Headers of the system and of CUDA stay as `#include` lines.
+The file was preprocessed, so that macros that launch kernels or hold part of a configuration are
+expanded.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from tree_sitter import Node
 
 from cudareduce.cuda_source import every, parsed
-from cudareduce.errors import UsageError
+from cudareduce.external.preprocess import Preprocessed
 
-HEADERS = Path(__file__).parent / "include"
-#: Headers of CUDA that say nothing more than cuda_runtime.h of the recorder does.
-_RUNTIME_HEADERS = re.compile(
-    r"(?:cuda|cuda_runtime_api|cuda_profiler_api|cuda_device_runtime_api|cuda_pipeline|driver_types"
-    r"|cuda_pipeline_primitives|vector_types|vector_functions|device_launch_parameters|device_types"
-    r"|device_functions|device_atomic_functions|sm_\d+_\w+|host_defines|host_config|math_constants"
-    r"|math_functions|builtin_types|channel_descriptor|texture_types|cuda_texture_types)\.h"
-)
-#: Headers of samples and books, whatever folder they are in.
-_SAMPLE_HEADERS = re.compile(
-    r"helper_\w+\.h|cutil\w*\.h|book\.h|error\.cuh|freshman\.h|gpu_?timer\.h|cuda_helper\.h"
-    r"|common\.h|timer\.h|utils\.h|check\.h"
-)
-#: Headers of libraries, by the start of their names, and what the recorder has instead.
-_LIBRARY_HEADERS = {
-    "thrust/random": "thrust_random.h",
-    "thrust/": "thrust.h",
-    "cub/": "cub.h",
-    "cuda/": "libcudacxx.h",
-    "cooperative_groups/": "cooperative_groups.h",
-    "nvtx3/": "nvToolsExt.h",
-    "nvToolsExt": "nvToolsExt.h",
-    "cublas.h": "cublas_v2.h",
-}
-_HEADER_FOLDERS = ("include", "inc", "headers", "common", "Common", "src", "utils", "util", "lib")
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
-_PLACEHOLDER = re.compile(rb"^#pragma recorder include (.*)$")
-_MARKER = re.compile(rb'^# (\d+) "((?:[^"\\]|\\.)*)"')
-_PREDEFINED = (
-    *("__CUDACC__=1", "__NVCC__=1", "__CUDACC_VER_MAJOR__=13", "__CUDACC_VER_MINOR__=0"),
-    *("CUDART_VERSION=13000", "CUDA_VERSION=13000", "__CUDACC_EXTENDED_LAMBDA__=1"),
-    "__DRIVER_TYPES_H__=1",
-)
 _LAUNCH_CALLS = re.compile(
     r"(?:::)?cuda(?:LaunchKernel(?:Ex|ExC)?|LaunchCooperativeKernel|GraphAddKernelNode)(?:<.*>)?",
     re.DOTALL,
 )
 #: What code that launches a kernel contains.
 LAUNCH = re.compile(rb"<\s*<\s*<|\bcudaLaunch|\bcudaGraphAddKernelNode")
-
-
-class HeaderMissing(UsageError):
-    """A header that the host code needs is neither near the file nor known to the recorder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preprocessed:
-    """A file with the headers of its own included and its macros expanded."""
-
-    text: bytes
-    lines: tuple[tuple[str, int], ...]  # (file, line) of each line of the text
-    missing: tuple[str, ...]  # headers that were not found and left out
-
-    def place(self, row: int) -> tuple[str, int]:
-        """The file and line that a line of the text, counted from 0, comes from."""
-        return self.lines[row] if row < len(self.lines) else ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,123 +46,6 @@ class HostProgram:
     @property
     def has_main(self) -> bool:
         return any(function.name == "main" for function in self.functions)
-
-
-# Preprocessing
-
-
-@cache
-def _system_folders() -> tuple[Path, ...]:
-    done = subprocess.run(
-        ["g++", "-E", "-v", "-xc++", "/dev/null"], capture_output=True, text=True, check=False
-    )
-    listed = done.stderr.partition("#include <...> search starts here:")[2]
-    return tuple(Path(line.strip()) for line in listed.splitlines() if line.startswith(" /"))
-
-
-def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path]) -> Path | None:
-    folders = [beside] if quoted or _known_header(name) is None else []
-    if not Path(name).name.startswith("helper_"):  # the recorder has its own
-        folders += include
-        if quoted:
-            folders += _neighbours(beside)
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-
-@cache
-def _neighbours(folder: Path) -> tuple[Path, ...]:
-    """Folders where a project that `folder` belongs to is likely to keep its headers."""
-    found: list[Path] = []
-    for root in (folder, folder.absolute().parent, folder.absolute().parent.parent):
-        found.append(root)
-        found += (root / name for name in _HEADER_FOLDERS if (root / name).is_dir())
-    return tuple(found)
-
-
-def _includes(
-    text: bytes, beside: Path, include: Sequence[Path]
-) -> Iterator[tuple[str, Path | None]]:
-    """(name, the user's own file or None) of each `#include` below a text."""
-    left, seen = [(text, beside)], set[Path]()
-    while left:
-        code, folder = left.pop()
-        for quote, raw in _INCLUDE.findall(code):
-            name = raw.decode(errors="replace").strip()
-            header = _user_header(name, quote == b'"', folder, include)
-            yield name, header
-            if header is not None and header.resolve() not in seen:
-                seen.add(header.resolve())
-                left.append((header.read_bytes(), header.parent))
-
-
-def _known_header(name: str) -> str | None:
-    """How the compiler finds a header that is not the user's."""
-    for start, header in _LIBRARY_HEADERS.items():
-        if name.startswith(start):
-            return header
-    if _RUNTIME_HEADERS.fullmatch(name):
-        return "cuda_runtime.h"
-    if any((folder / name).is_file() for folder in (HEADERS, *_system_folders())):
-        return name
-    return "samples.h" if _SAMPLE_HEADERS.fullmatch(Path(name).name) else None
-
-
-def preprocess(
-    path: Path, text: bytes, include: Sequence[Path], define: Sequence[str], folder: Path
-) -> Preprocessed:
-    """Expand the macros of a file with g++; `folder` is for temporary files."""
-    deep = folder / "placeholders" / "a" / "b" / "c"  # `#include "../../x.h"` stays below `folder`
-    deep.mkdir(parents=True, exist_ok=True)
-    missing, own_folders = [], list(include)
-    for name, header in _includes(text, path.parent, include):
-        if header is not None:
-            root = Path(str(header.absolute())[: -len(name)])
-            if root not in own_folders and root / name == header.absolute():
-                own_folders.append(root)
-            continue
-        placeholder = deep / name.lstrip("/")
-        if folder.resolve() not in placeholder.resolve().parents:
-            continue
-        placeholder.parent.mkdir(parents=True, exist_ok=True)
-        known = _known_header(name)
-        placeholder.write_text(f"#pragma recorder include {known}\n" if known else "")
-        if not known and name not in missing:
-            missing.append(name)
-    command = [
-        *("g++", "-E", "-w", "-nostdinc", "-fpermissive", "-std=gnu++17", "-xc++"),
-        *(f"-D{name}" for name in (*_PREDEFINED, *define)),
-        *("-iquote", str(path.parent), "-I", str(deep)),
-        *(word for where in own_folders for word in ("-I", str(where))),
-        "-",
-    ]
-    text = re.sub(
-        rb"\A(?:[ \t]*%.*(\n|\Z)|[ \t]*\n)+", lambda m: b"\n" * m[0].count(b"\n"), text
-    )  # a notebook's cell
-    marked = b'# 1 "%s"\n' % str(path).encode() + text
-    done = subprocess.run(command, input=marked, capture_output=True, check=False)
-    if done.returncode != 0:
-        errors = done.stderr.decode(errors="replace").splitlines()
-        first = next((line for line in errors if "error" in line), "g++ -E fails")
-        raise UsageError(f"{path.name} cannot be preprocessed: {first}")
-    return _with_line_table(done.stdout, tuple(missing))
-
-
-def _with_line_table(output: bytes, missing: tuple[str, ...]) -> Preprocessed:
-    lines, places = [], []
-    file, number = "", 0
-    for line in output.split(b"\n"):
-        marker = _MARKER.match(line)
-        if marker:
-            file, number = marker[2].decode(errors="replace"), int(marker[1])
-            continue
-        placeholder = _PLACEHOLDER.match(line)
-        lines.append(b"#include <%s>" % placeholder[1] if placeholder else line)
-        places.append((file, number))
-        number += 1
-    return Preprocessed(b"\n".join(lines), tuple(places), missing)
-
-
-# Rewriting
 
 
 def rewrite(source: Preprocessed, blank: frozenset[int] = frozenset()) -> HostProgram:
@@ -394,8 +223,9 @@ class _Rewriter:
             if node is not None and node.type == "identifier":
                 name = _text(node)
                 registered.append(
-                    f' static ::recorder::Symbol recorder_symbol_{name}("{name}", &{name},'
-                    f" sizeof({name}), {managed});"
+                    f' static ::recorder::Symbol recorder_symbol_{name}("{name}", '
+                    f"::recorder::name_holder<std::remove_all_extents_t<decltype({name})>>(), "
+                    f"&{name}, sizeof({name}), {managed});"
                 )
         end = declaration.end_byte
         self._edits.append((end, end, "".join(registered).encode()))

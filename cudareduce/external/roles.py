@@ -94,9 +94,13 @@ class Segment:
         return max(buffer.nbytes, width * max(threads, _LEAST_ROOM))
 
     def elements(self, number: int) -> tuple[str, int]:
-        """C++ type and bytes of what kernels take a buffer for; bytes 0 if that is not known."""
+        """C++ type and bytes of what kernels take a buffer for, or of a variable; bytes 0 if that
+        is not known."""
         typed = [p for p, _ in self.pointers() if p.buffer == number and p.element_size]
-        return (typed[0].element, typed[0].element_size) if typed else ("", 0)
+        if typed:
+            return typed[0].element, typed[0].element_size
+        dtype = element_type(self.buffer(number).element)
+        return (self.buffer(number).element, _scalar_size(dtype)) if dtype else ("", 0)
 
     def scalars(self) -> tuple[float, ...]:
         """The numbers that kernels get."""

@@ -69,7 +69,8 @@ class _Parser:
         )
 
     def _buffer(self, at: int, number: int) -> DeviceBuffer:
-        kind, name = self._kinds[at], self._names[at]
+        kind = self._kinds[at]
+        name, _, element = self._names[at].partition(" ")  # the type of a variable's elements
         return DeviceBuffer(
             id=number,
             nbytes=self._ends[at] - self._starts[at],
@@ -77,6 +78,7 @@ class _Parser:
             managed=kind in _MANAGED,
             address=self._starts[at],
             parameter=name if kind == "a" else None,
+            element=_type_name(element),
         )
 
     def _locate(self, address: int) -> tuple[int, int] | None:

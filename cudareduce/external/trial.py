@@ -17,17 +17,27 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cudareduce.backend import Buffer, Source
+from cudareduce.budget import Deadline
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import BuildError, CudareduceError
 from cudareduce.launch.bound import Replay
 from cudareduce.library.program import Program, Run
+from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.inputs import Array
 
 #: Seconds that one run may take, and compiling before the first.
-_RUN_S, _BUILD_S = 5.0, 60.0
+_RUN_S, _BUILD_S = 2.0, 60.0
 #: After so many runs without end no other of the file is tried.
-_MOST_HUNG = 2
+_MOST_HUNG = 4
+#: A time limit grows at most so many times on a machine with other work.
+_MOST_CROWDED = 3.0
+
+
+def budget(seconds: float) -> Deadline:
+    """A deadline of so many seconds, of more if the machine has other work."""
+    crowded = os.getloadavg()[0] / cpu_count()
+    return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ INPUTS = frozenset({"in", "other"})
 def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buffer | int]:
     """What the entry point is launched with in one step of a plan."""
     args: list[Buffer | int] = [buffers[step.source], buffers[step.target], step.n]
-    if plan.kernel.inputs > 1 and step.link == 0:
+    if plan.kernel.inputs > 1:
         args.insert(1, buffers["other"])
     if plan.kernel.scope in ("rows", "warp"):
         args.append(plan.problem.rows)
@@ -151,7 +151,7 @@ class Bound:
             self._shared = self._replay.variables
             self.out = self._buffers[plan.recorded.result.buffer]
             return
-        self.out = out or backend.allocate(plan.room * reduction.result_size)
+        self.out = out or backend.allocate(plan.outputs * reduction.result_size)
         self._buffers["out"] = self.out
         self._shared = tuple(buffer for buffer in (workspace, out) if buffer is not None)
         for name, nbytes in plan.scratch.items():
@@ -167,10 +167,8 @@ class Bound:
             reduction = plan.problem.reduction
             answer = preset(reduction, empty=not plan.passes)
             yield backend.filler(self._buffers[plan.preset], answer * plan.outputs)
-        for name in plan.zeroed:
-            yield backend.filler(self._buffers[name], bytes(plan.scratch[name]))
         for step in plan.passes:
-            program, kernel = programs[step.unit], plan.kernel.chain[step.link]
+            program, kernel = programs[step.unit], plan.kernel
             if plan.problem.reduction.op.needs_count:
                 program.set_constant("COUNT", plan.problem.n)
             args = arguments(plan, step, self._buffers)
@@ -183,8 +181,7 @@ class Bound:
             launch()
 
     def run_before(self) -> None:
-        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity,
-        and clearing what is to be zeroed."""
+        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity."""
         for launch in self._launches[: self._first]:
             launch()
 
@@ -203,7 +200,7 @@ class Bound:
         if self.plan.recorded is not None:
             kernels = (isinstance(step, KernelStep) for step in self.plan.recorded.steps)
             return list(kernels).index(True)
-        return (self.plan.preset is not None) + len(self.plan.zeroed)
+        return int(self.plan.preset is not None)
 
     @property
     def own(self) -> tuple[Buffer, ...]:
@@ -246,12 +243,6 @@ class Bound:
         values = self._backend.download(
             self.out, reduction.result_dtype, outputs * reduction.op.words
         )
-        if reduction.stored is not None:
-            return as_numbers(values, reduction.stored).astype(reduction.acc.storage)
-        if self.plan.folds_on_host:
-            plain = replace(reduction, dtype=reduction.acc, map=None)
-            folded = reference(plain, values, 1).expected
-            return folded.astype(reduction.result_dtype)
         return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
 
     def _recorded_answers(self, run: Run) -> Array:

@@ -38,7 +38,7 @@ class Case:
     @property
     def asks(self) -> Condition:
         """What it asks of its input."""
-        return self.kernel.condition(self.block, self.items)
+        return self.kernel.asks
 
     def at(self, n: int) -> bool:
         """Whether it is to be measured on rows of `n` elements."""
@@ -80,17 +80,14 @@ def planned(
 
 
 def unit_source(case: Case, unit: Unit, out: str = "") -> Source:
-    """The text of a translation unit of a case; the kernels behind the first of a chain have launch
-    shapes of their own. `out` is as in `prelude`."""
-    stage, link = unit
+    """The text of a translation unit of a case; `out` is as in `prelude`."""
+    stage, index = unit
     program = case.kernel.program
     if program is not None:
         names = tuple(variable.name for variable in program.variables)
-        text = program.texts[link]
+        text = program.texts[index]
         return Source(text, case.kernel.entry, case.kernel.path, program.kernels, names)
-    kernel = case.kernel.chain[link]
-    block, items = (kernel.block, kernel.items) if link else (case.block, case.items)
-    return source(kernel, case.reduction, stage, block, items, out)
+    return source(case.kernel, case.reduction, stage, case.block, case.items, out)
 
 
 def build(

@@ -14,7 +14,6 @@ from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree, claimed, depth_of, fixed_warps, parts
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.plane import columns_for
 from cudareduce.library.program import Program, Run
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.operators import Reduction
@@ -46,8 +45,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch of `grid` blocks of `block` threads: `n` elements a row from `source` to `target`,
-    names of buffers. In a chain it is of the kernel at the place `link`."""
+    """One launch of `grid` blocks of `block` threads: `n` elements per row from `source` to
+    `target`, names of buffers. `text` is the index of its text in an external program."""
 
     stage: Stage
     grid: int
@@ -55,24 +54,12 @@ class Pass:
     source: str
     target: str
     block: int
-    link: int = 0
+    text: int = 0
 
     @property
     def unit(self) -> Unit:
         """The translation unit that it launches."""
-        return self.stage, self.link
-
-
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A launch of the kernel at the place `link` of a chain, in its shape."""
-
-    kernel: Kernel
-    link: int
-    block: int
-    items: int
-    grid: int
-    n: int
+        return self.stage, self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +69,7 @@ class Plan:
     A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
     `sms` blocks, so that no more SMs work. `preset` names the buffer that must hold the identity,
     or without elements the answer, when the first pass starts; writing it is part of the timed
-    region, and so is clearing those that are `zeroed`. `scratch` gives the bytes of each buffer
+    region. `scratch` gives the bytes of each buffer
     besides input and output. `depth` bounds the number of roundings any element passes through, so
     that a sum is within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical
     Algorithms, 4.2).
@@ -100,11 +87,6 @@ class Plan:
     recorded: Run | None = None  # of an external program: the steps in place of passes by rule
 
     @property
-    def zeroed(self) -> tuple[str, ...]:
-        """The scratch buffers that are cleared when the first pass starts."""
-        return tuple(room.name for room in self.kernel.rooms if room.zeroed and self.passes)
-
-    @property
     def shares(self) -> bool:
         """Whether its threads add up shares of a mean, which are rounded before they are added, but
         for those of a power of two."""
@@ -119,8 +101,7 @@ class Plan:
     @property
     def behind(self) -> tuple[str, ...]:
         """The scratch buffers that the entry point takes behind its counts."""
-        rooms = (room.name for room in self.kernel.rooms)
-        names = ("partials", "counter", "workspace", *rooms)
+        names = ("partials", "counter", "workspace")
         return tuple(name for name in names if name in self.scratch)
 
     @property
@@ -130,16 +111,7 @@ class Plan:
             return self.problem.rows
         if self.recorded is not None:
             return self.recorded.count
-        return self.passes[-1].grid * (self.passes[-1].block if self.kernel.of_threads else 1)
-
-    @property
-    def room(self) -> int:
-        """How many values the output has room for: where a kernel of others has answers of its own
-        making, it may have kept a partial for each block there."""
-        if self.recorded is not None:
-            return self.recorded.count
-        own = self.kernel.guessed is not None and self.kernel.finish == "none" and self.passes
-        return max(self.outputs, self.passes[-1].grid if own else 1)
+        return self.passes[-1].grid
 
     @property
     def folds_on_host(self) -> bool:
@@ -187,29 +159,36 @@ def plan(
         return _recorded_plan(kernel, kernel.program, problem)
     block = block or kernel.block
     items = items or kernel.items_of(problem.reduction.dtype.size)
-    launches = _launches(kernel, problem, block, items, limits, sms)
+    grids = _grids(kernel, problem, block, items, limits, sms)
     fixed = fixed_warps(kernel, problem.n, problem.reduction.dtype.size)
     passes: list[Pass] = []
     scratch: dict[str, int] = {}
     source = "in"
-    for index, one in enumerate(launches):
-        _check(one, problem.rows, first=index == 0)
-        last = index == len(launches) - 1
+    for index, (grid, n) in enumerate(grids):
+        # Nobody chooses the number of partial results.
+        asks = kernel.asks if index == 0 else replace(kernel.asks, sizes=())
+        reason = asks.why_not(n, problem.rows)
+        if reason:
+            raise UsageError(f"{kernel.id} {reason}")
+        if grid > MAX_GRID:
+            raise UsageError(
+                f"{kernel.id} would need {grid} blocks; CUDA launches at most 2^31 - 1"
+            )
+        last = index == len(grids) - 1
         target = "out" if last else ("ping", "pong")[index % 2]
         if not last:
-            scratch[target] = max(scratch.get(target, 0), one.grid * problem.reduction.acc_size)
-        stage = stage_of(problem.reduction, index, len(launches))
-        passes.append(Pass(stage, one.grid, one.n, source, target, one.block, one.link))
+            scratch[target] = max(scratch.get(target, 0), grid * problem.reduction.acc_size)
+        stage = stage_of(problem.reduction, index, len(grids))
+        passes.append(Pass(stage, grid, n, source, target, block))
         source = target
-    if launches:
-        blocks = fixed.partials if fixed else launches[0].grid
-        scratch |= _behind(kernel, problem, blocks, block)
-    added_to = kernel.finish == "atomic" or (kernel.adds and kernel.finish == "host")
-    preset = "out" if problem.rows and (added_to or not launches) else None
+    if grids:
+        blocks = fixed.partials if fixed else grids[0][0]
+        scratch |= _behind(kernel, problem, blocks)
+    preset = "out" if problem.rows and (kernel.finish == "atomic" or not grids) else None
     depth = 0
-    for one in launches:
-        shape = one.block, one.items, max(1, one.grid // problem.rows), one.n  # for each row
-        depth += fixed.depth if fixed else depth_of(one.kernel, *shape)
+    for grid, n in grids:
+        shape = block, items, max(1, grid // problem.rows), n  # for each row
+        depth += fixed.depth if fixed else depth_of(kernel, *shape)
     return Plan(kernel, problem, block, items, tuple(passes), scratch, preset, depth, sms)
 
 
@@ -235,64 +214,42 @@ def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
     )  # fmt: skip
 
 
-def _check(one: _Launch, rows: int, *, first: bool) -> None:
-    """A UsageError if what is launched does not fit what its kernel asks for, or no device: of the
-    `first` launch elements, and behind it partials, whose number nobody chooses."""
-    asks = one.kernel.condition(one.block, one.items)
-    reason = (asks if first else replace(asks, sizes=())).why_not(one.n, rows)
-    if reason:
-        raise UsageError(f"{one.kernel.id} {reason}")
-    if one.grid > MAX_GRID:
-        raise UsageError(
-            f"{one.kernel.id} would need {one.grid} blocks; CUDA launches at most 2^31 - 1"
-        )
-
-
-def _behind(kernel: Kernel, problem: Problem, partials: int, block: int) -> dict[str, int]:
-    """Bytes of each buffer that the entry point takes behind its counts."""
+def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+    """Bytes of each buffer that the entry point takes after its counts."""
     if kernel.finish == "last_block":
-        counts = problem.rows + (kernel.walk == "tickets")  # those that were drawn, behind the rest
+        counts = problem.rows + (kernel.walk == "tickets")  # drawn tickets, after the others
         return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
-    sizes = max(partials, problem.rows), partials * block, problem.elements
-    return {room.name: room.bytes(*sizes) for room in kernel.rooms}
+    return {}
 
 
-def _launches(
+def _grids(
     kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
-) -> list[_Launch]:
-    """What is launched, pass by pass. Without elements nothing is; answers are preset. A cap on SMs
-    is one on blocks, since several blocks spread over SMs before they share one; whoever asks for
-    it asks only kernels whose blocks stride."""
+) -> list[tuple[int, int]]:
+    """Blocks and elements per row of each launch; none without elements, since answers are preset.
+    A cap on SMs caps the blocks, since several blocks spread over SMs before they share one; only
+    kernels whose blocks stride get one."""
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
-    launches: list[_Launch] = []
-    for link, one in enumerate(kernel.chain):
-        if link:
-            n, block, items, sms = launches[-1].grid // rows, one.block, one.items, None
-        exactly = one.fixed_grid if one.exactly else None
-        grid = exactly or _grid(one, rows, n, block, items, limits)
-        launches.append(_Launch(one, link, block, items, min(grid, sms or grid), n))
-        while one.relaunches and launches[-1].grid > rows:
-            n = launches[-1].grid // rows
-            once = one.finish == "relaunch_one_block"
-            grid = 1 if once else _grid(one, rows, n, block, items, limits)
-            if grid >= launches[-1].grid:
-                raise UsageError(
-                    f"{kernel.id}: {grid} blocks of {block} x {items} elements leave as many "
-                    "partials for the next launch: say a larger --block, or --finish host"
-                )
-            launches.append(_Launch(one, link, block, items, grid, n))
-    return launches
+    grid = _grid(kernel, rows, n, block, items, limits)
+    grids = [(min(grid, sms or grid), n)]
+    while kernel.relaunches and grids[-1][0] > rows:
+        n = grids[-1][0] // rows
+        once = kernel.finish == "relaunch_one_block"
+        grid = 1 if once else _grid(kernel, rows, n, block, items, limits)
+        if grid >= grids[-1][0]:
+            raise UsageError(
+                f"{kernel.id}: {grid} blocks of {block} x {items} elements leave as many "
+                "partials for the next launch: say a larger --block"
+            )
+        grids.append((grid, n))
+    return grids
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
     cover = rows * parts(n, block * items)
-    if kernel.plane:
-        columns = columns_for(n)
-        cover = parts(columns, kernel.plane) * parts(n // columns, block // kernel.plane)
     if kernel.fixed_warps:
         cover = min(cover, parts(32 * kernel.fixed_warps, block))
     match kernel.grid:
@@ -301,15 +258,15 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
         case "per_sm":
-            return min(cover + 2 * kernel.exactly, limits.sm_count)
+            return min(cover, limits.sm_count)
         case "fixed":
             return min(cover, kernel.fixed_grid or 1)
         case "block_per_row":
-            return _of_rows(kernel, rows, block, limits)
+            return rows
         case "warp_per_row":
-            return _of_rows(kernel, parts(rows, block // 32), block, limits)
+            return parts(rows, block // 32)
         case "thread_per_row":
-            return _of_rows(kernel, parts(rows, block), block, limits)
+            return parts(rows, block)
         case "cluster":
             return CLUSTER
         case "fill_by_row":
@@ -317,12 +274,3 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
             return rows * max(1, min(parts(n, block * items), held // rows))
         case _:
             return 1
-
-
-def _of_rows(kernel: Kernel, cover: int, block: int, limits: DeviceLimits) -> int:
-    """As many blocks as cover all rows; no more than the device holds, or than the kernel's file
-    launches, where they take rows in turn."""
-    if not kernel.turns:
-        return cover
-    held = limits.sm_count * (limits.threads_per_sm // block)
-    return min(cover, held, kernel.fixed_grid or held)

@@ -20,7 +20,7 @@ from cudareduce.reduction.operators import Operator, Reduction
 #: Which pass of a plan a translation unit serves. Only the first (or only) pass sees elements and
 #: lifts them; only the last (or only) one turns the accumulator into the answer.
 Stage = Literal["only", "first", "middle", "last"]
-#: A translation unit: the pass that it serves, and which kernel of a chain it is of.
+#: A translation unit: the pass that it serves, and the index of its text in an external program.
 Unit = tuple[Stage, int]
 
 #: Threads that an SM holds, by the compute capability: CUDA C++ Programming Guide, technical

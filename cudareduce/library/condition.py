@@ -22,13 +22,10 @@ class Condition:
     """What must hold of an input for a kernel to be right.
 
     `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
-    to 16 bytes; all elements are `positive`; one of them is `finite`; there are no more than `most`
-    of them, and none is infinite (`bounded`). `rows` divides its rows, of which there are no more
-    than `most_rows`. Where nobody has said a block
-    and it is wrong in the usual one, it is launched with so many threads (`block`). A `square` has
-    as many rows as elements in each. No sum of them leaves a type (`within`), or is rounded in it.
-    A grid has a place for each (`covers`), since it is wrong about those of its second turn. The
-    place of an extreme that is there several times is that of `any` of them.
+    to 16 bytes; all elements are `positive`; one of them is `finite`; there are at most `most` of
+    them, and none is infinite (`bounded`); there are at most `most_rows` rows. No sum of them
+    leaves a type (`within`), or is rounded in it. The index of an extreme that occurs several times
+    may be `any` of its indices.
     """
 
     multiple: int = 1
@@ -37,14 +34,10 @@ class Condition:
     positive: Positive = ""
     finite: bool = False
     nan: Nan = "propagate"
-    block: int = 0
     most: int = 0
     bounded: bool = False
-    rows: int = 1
     most_rows: int = 0
-    square: bool = False
     within: str = ""
-    covers: bool = False
     any: bool = False
     of_file: bool = False  # the sizes are those in an external file, which cannot be varied
 
@@ -52,7 +45,6 @@ class Condition:
     def texts(self) -> tuple[str, ...]:
         """Its parts in words that follow `right if`."""
         parts = {
-            "its blocks cover its elements": self.covers,
             f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
             f"n is {size_list(self.sizes or (0,))}": bool(self.sizes) and not self.of_file,
             f"n = {size_list(self.sizes or (0,))}, the size in the file": self.of_file,
@@ -64,11 +56,8 @@ class Condition:
             "none of its elements is NaN": self.nan == "none",
             "none of its elements is infinite": self.bounded,
             "of equal extremes any will do": self.any,
-            f"its block has {self.block} threads": self.block > 0,
             f"it has at most {self.most} elements": self.most > 0,
-            f"the number of its rows is a multiple of {self.rows}": self.rows > 1,
             f"it has at most {self.most_rows} rows": self.most_rows > 0,
-            "it has as many rows as elements in each": self.square,
             f"its sums fit {self.within}": "int" in self.within,
             f"nothing is lost by rounding to {self.within}": "float" in self.within,
         }
@@ -79,12 +68,9 @@ class Condition:
         below = n // self.multiple * self.multiple
         return (n,) if below == n else (below, below + self.multiple)
 
-    def near_rows(self, rows: int, n: int) -> int:
-        """The next number of rows for which it holds, of `n` elements each."""
-        if self.square:
-            return n
-        most = self.most_rows // self.rows * self.rows or rows + self.rows
-        return min(-(-rows // self.rows) * self.rows, most)
+    def near_rows(self, rows: int) -> int:
+        """The nearest number of rows for which it holds."""
+        return min(rows, self.most_rows or rows)
 
     def why_not(self, n: int, rows: int = 0) -> str | None:
         """Why it does not hold for `n` elements in each of these rows, in words that follow a
@@ -95,11 +81,8 @@ class Condition:
             return f"is right if it has at most {self.most} elements, not {n}"
         if n % self.multiple:
             return f"is right if n is a multiple of {self.multiple}, not {n}"
-        odd = self.square and rows not in (0, n)
-        if odd or rows % self.rows or rows > (self.most_rows or rows):
-            words = (text for text in self.texts if text.endswith(" rows") or " rows " in text)
-            advice = ": give --n N --rows N" if self.square else ""
-            return f"is right if {' and '.join(words)}, not {rows}{advice}"
+        if rows > (self.most_rows or rows):
+            return f"is right if it has at most {self.most_rows} rows, not {rows}"
         return None
 
 

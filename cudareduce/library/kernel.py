@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from math import lcm
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import ANY_INPUT, Condition
-from cudareduce.library.elements import NARROW
 from cudareduce.library.entry import EXTERN_SHARED, check_parameters, definition
 from cudareduce.library.header import (
     UNASSIGNED,
@@ -30,9 +28,8 @@ from cudareduce.library.header import (
 from cudareduce.library.mapped import read_map, why_not_map
 from cudareduce.library.program import Program
 from cudareduce.library.reading import has_header, read_source
-from cudareduce.library.room import Room
 from cudareduce.library.taken import why_not_op
-from cudareduce.reduction.dtypes import DTYPES, DType
+from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction
 
 
@@ -64,8 +61,6 @@ class Kernel:
     items_bytes: int | None = None
     vector_bytes: int | None = None
     fixed_grid: int | None = None
-    exactly: bool = False  # so many blocks at every size, and not at most
-    turns: bool = False  # of rows: its blocks go on to further ones, so fewer will do
     fixed_warps: int | None = None
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
@@ -76,26 +71,11 @@ class Kernel:
     symbol: str | None = None  # where the entry point does not bear the file's name
     dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
     workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
-    rooms: tuple[Room, ...] = ()  # of a file without a header: memory besides
-    whole_tiles: bool = False  # takes no count, so only multiples of block * items
     asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
-    constants: tuple[int, ...] = ()  # of a file without a header: whole numbers in its text
-    partials: str | None = None  # a file without a header: their type, or "of its elements"
-    launched_with: str | None = None  # likewise: the type of elements in its own launches
-    other_blocks: tuple[int, ...] = ()  # that it may be meant for, where nobody says one
-    other_items: tuple[int, ...] = ()  # likewise
-    other_maps: tuple[Map, ...] = ()  # likewise
     most: int | None = None  # elements, where its count is of a type that holds no more
     map: Map | None = None  # what its own text makes of elements before it combines them
     in_place: bool = False  # overwrites its input, which is restored before each launch
-    adds: bool = False  # to its partials, which are the identity before each launch
-    of_threads: bool = False  # they are those of threads, and not of blocks
-    then: Kernel | None = None  # what goes on with its partials, where that is another kernel
-    apart: tuple[Kernel, ...] = ()  # the kernels of a chain that is a guess, as rows of their own
-    plane: int = 0  # of a matrix, with threads in rows of so many, that has one answer
     columns: bool = False  # elements of its rows lie as far apart as there are rows
-    meant: tuple[Kernel, ...] = ()  # itself with each value of what nobody has said: `change`
-    guessed: tuple[str, ...] | None = None  # of a file without a header: what nobody has said
     foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
     program: Program | None = None  # of an external file: what its author's host code launches
     prelude: Path | None = None  # where operators' texts lie, if not in this package
@@ -117,26 +97,14 @@ class Kernel:
         return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
     @property
-    def chain(self) -> tuple[Kernel, ...]:
-        """The kernels that run one after the other, each on what the one before has left."""
-        return (self, *(self.then.chain if self.then else ()))
-
-    @property
-    def stored(self) -> DType | None:
-        """The type of 16 bits that a file without a header stores its answers in, if it does."""
-        return DTYPES[self.partials] if self.partials in NARROW else None
-
-    @property
     def relaunches(self) -> bool:
         """True if it is launched again, on the partials of the launch before."""
-        return self.then is None and self.finish in ("relaunch", "relaunch_one_block", "reshape")
+        return self.finish in ("relaunch", "relaunch_one_block", "reshape")
 
     @property
     def sha(self) -> str:
-        """SHA-256 of the text, in hex: of the file, or of what was made of one without a header,
-        wherever it lies."""
-        text = "".join(kernel.text for kernel in self.chain)
-        return hashlib.sha256(text.replace(f'"{self.path}"', "").encode()).hexdigest()
+        """SHA-256 of the text, in hex, whatever path an external file has."""
+        return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
         """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
@@ -168,29 +136,14 @@ class Kernel:
         mapped = why_not_map(self.map, self.finish, self.elements, reduction)
         if undefined := reduction.why_undefined() or mapped:
             return undefined
-        if self.program is not None:
-            return None  # verification tells whether it computes that
         if reduction.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
+        if self.program is not None:
+            return None  # verification shows whether it computes that
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
         takes = f"takes {', '.join(self.ops)}, not {reduction.op.name}"
-        if self.partials is not None and not taken:
-            return f"has no header, and so {takes}: a header with `ops` says what else it computes"
-        named, shares = not self.any_op, self.guessed is not None
-        reason = why_not_op(reduction.op, self.order, self.finish, named=named, shares=shares)
-        return reason or (self._why_not_partials(reduction) if taken else takes)
-
-    def _why_not_partials(self, reduction: Reduction) -> str | None:
-        """Why a file without a header does not write what a reduction is accumulated in."""
-        if self.partials is None or reduction.op.indexed:
-            return None
-        written = DTYPES.get(self.partials, reduction.dtype)
-        if written in (reduction.acc, reduction.stored):
-            return None
-        fits = written.kind == reduction.dtype.kind and written.size >= reduction.dtype.size
-        say = f"say --acc {written.name}" if fits else f"let it write {reduction.acc.cpp}"
-        what = f"has no header and writes {written.name}, not {reduction.acc.name}"
-        return f"{what}: {say}, or give it a header, whose kernels write Out"
+        reason = why_not_op(reduction.op, self.order, self.finish, named=not self.any_op)
+        return reason or (None if taken else takes)
 
     def varies(self, reduction: Reduction) -> bool:
         """Whether the bits of its answers hang on the order in which blocks arrive."""
@@ -218,11 +171,6 @@ class Kernel:
             return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
         return None
 
-    def condition(self, block: int, items: int) -> Condition:
-        """What it asks of its input in blocks of so many threads and items."""
-        tile = block * items if self.whole_tiles and not self.asks.sizes else 1
-        return replace(self.asks, multiple=lcm(self.asks.multiple, tile))
-
     def why_not_block(self, block: int) -> str | None:
         """Why this kernel does not take a block size, or None if it does."""
         if block in self.blocks:
@@ -231,11 +179,8 @@ class Kernel:
 
     def why_not_sms(self) -> str | None:
         """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
-        strides = self.grid == "fixed" and not self.exactly
-        if strides or self.grid in ("fill", "per_sm", "one"):
+        if self.program is None and self.grid in ("fixed", "fill", "per_sm", "one"):
             return None
-        if self.guessed is not None:
-            return "takes no --sms beside that grid; if its blocks stride, give it --grid fill"
         return "takes no --sms: fewer blocks would not take all of its input"
 
     def why_not_items(self, items: int, size: int = 4) -> str | None:

@@ -17,10 +17,10 @@ from cudareduce.backends import (
 )
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem, UsageError
+from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import FileOptions, Requested
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import FileOptions
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
@@ -127,8 +127,12 @@ def profile(request: ProfileRequest) -> int:
 def _chosen(request: ProfileRequest, registry: Registry) -> list[Choice]:
     if not request.kernels:
         raise UsageError("name a kernel to profile, as in cudareduce profile reduce_v0_baseline")
-    guesses = request.files.guesses(request.block, request.items, request.reduction.map)
-    take = adopting(guesses, partial(say, quiet=request.quiet))
+    options = request.files.with_shape(request.block, request.items)
+    requested = Requested(map=request.reduction.map)
+    take = ExternalFiles(
+        options, partial(say, quiet=request.quiet), [(request.n, request.rows)],
+        default_cache(), requested,
+    )  # fmt: skip
     return registry.choose(request.kernels, take)
 
 

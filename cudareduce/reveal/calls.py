@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends import BackendSpec, default_cache
 from cudareduce.errors import UsageError
+from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import LaunchOptions
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.libraries import catalogue
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.contract import Library
 from cudareduce.libraries.names import NAMES
-from cudareduce.library.foreign import adopting
-from cudareduce.library.guesses import FileOptions
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.progress import say
@@ -120,12 +120,15 @@ class Chosen:
         )
 
 
-def chosen(names: Sequence[str], registry: Registry, files: FileOptions, quiet: bool) -> Chosen:
-    """Select kernels and libraries by name; `files` are the options for external kernel files.
-    Raises UsageError for an unknown name."""
+def chosen(
+    names: Sequence[str], registry: Registry, files: LaunchOptions, quiet: bool,
+    shapes: Sequence[tuple[int, int]],
+) -> Chosen:  # fmt: skip
+    """Select kernels and libraries by name; `files` are the options for external kernel files,
+    which are recorded at `shapes`. Raises UsageError for an unknown name."""
     own = [name for name in names if _library(name, registry) is None]
 
-    take = adopting(files.guesses(), partial(say, quiet=quiet))
+    take = ExternalFiles(files, partial(say, quiet=quiet), shapes, default_cache())
     libraries = (*NAMES, _ALL_PEERS)
     kernels = registry.choose(own, take, libraries=libraries) if own else []
     peers = {

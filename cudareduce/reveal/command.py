@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.library.guesses import FileOptions
+from cudareduce.external.options import FileOptions
 from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import load_registry
 from cudareduce.progress import say
@@ -129,7 +129,10 @@ def _files(names: Sequence[str]) -> list[Path]:
 def _found(
     request: RevealRequest, names: Sequence[str], table: Table | None = None
 ) -> RevealResult:
-    what = chosen(names, load_registry(request.folders), request.files, request.where.quiet)
+    problems = _problems(table) if table is not None and not request.shaped else [request.shapes]
+    shapes = [(n, one.rows) for one in problems for n in one.sizes]
+    files = request.files.with_shape(request.block, request.items)
+    what = chosen(names, load_registry(request.folders), files, request.where.quiet, shapes)
     wanted = [(what, request.shapes)]
     if table is not None and not request.shaped:
         held = [(what.only(order.kernel), _again(order, launched=True)) for order in table.orders]

@@ -38,12 +38,8 @@ from cudareduce.workers import (
 
 #: Lines of each kernel's printf that are shown.
 _PRINTED_LINES = 20
-#: Advice for a file that launches much and does much, or all of it many times over: sizes
-#: that a small launch takes in several turns, the last of them in part.
-_SMALLER = (
-    "; a small launch on few elements is quicker: --block 32{} --n {} --sizes-only --time-limit 60"
-)
-_FEW, _FEW_TILES = "100,1000", "256,1024"
+#: Advice for an external file that takes too long on the emulator.
+_SMALLER = "; few elements are quicker: --n 100,1000 --sizes-only --time-limit 60"
 #: Parts of the reason of a kernel that has written outside of its own memory.
 _TRESPASSES = ("is outside the array", "past the end of its shared memory")
 
@@ -204,8 +200,5 @@ def _verdict(job: Job, event: Event) -> Verdict:
 
 
 def _smaller(kernel: Kernel) -> str:
-    """Advice on quicker options for a kernel that takes too long on the emulator."""
-    if kernel.guessed is None:
-        return ""
-    many = kernel.scope != "rows" and kernel.grid != "one"
-    return _SMALLER.format(" --grid 2" * many, _FEW_TILES if kernel.whole_tiles else _FEW)
+    """Advice on quicker options for a program that takes too long on the emulator."""
+    return "" if kernel.program is None else _SMALLER

@@ -19,18 +19,17 @@ from cudareduce.verify.verdict import (
     RIGHT,
     WRONG_RESULT,
     Verdict,
-    is_synchronisation_fault,
     skipped,
     unbuilt,
     worse,
 )
-from cudareduce.verify.verification import idle_blocks, verify
+from cudareduce.verify.verification import verify
 
 #: Time limit of a job in seconds of processor time, on a GPU of one launch: a constant, and a tenth
 #: of the speed of the slowest known kernel (one atomic per element).
 _START_S, _ELEMENTS_PER_S = 10.0, 250_000
 #: The constant for external kernels: a file may have many that take too long.
-_GUESSED_START_S = 4.0
+_EXTERNAL_START_S = 4.0
 #: Parts of reasons whose cause may be the emulator, not the kernel.
 _UNDECIDED = ("is not possible here", HANGS)
 #: Part of the reason if the emulated device is too small for a kernel.
@@ -92,7 +91,7 @@ def limited(job: Job, asked_s: float | None) -> Job:
         elements = max(work(plans[shape], LEAST, job.only) for shape in job.shapes)
     else:
         elements = sum(work(plans[shape], level, job.only) for shape, level, _ in job.walk)
-    start_s = _START_S if job.prepared.case.kernel.guessed is None else _GUESSED_START_S
+    start_s = _START_S if job.prepared.case.kernel.program is None else _EXTERNAL_START_S
     return replace(job, limit_s=start_s + elements / _ELEMENTS_PER_S)
 
 
@@ -108,7 +107,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
     case = job.prepared.case
     built = build(backend, {case: [job.prepared.plans[shape] for shape in job.shapes]})[case]
     if isinstance(built, BuildError):
-        return unbuilt(built, of_others=case.kernel.guessed is not None)
+        return unbuilt(built, of_others=case.kernel.program is not None)
     compiled()
     ready = replace(job.prepared, programs=built)
     if job.level == LARGE_INDEX:
@@ -132,7 +131,6 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
             if verdict.outcome == "fail":
                 verdict = _explained(backend, ready, shape, verdict)
                 break
-        idle = idle_blocks(backend, ready) if verdict.outcome == "pass" and ran else ""
     except OutOfMemory as error:
         return skipped("machine", str(error))
     except MemoryError:
@@ -141,7 +139,7 @@ def _verdict(job: Job, backend: Backend, inputs: Inputs, compiled: Callable[[], 
         workspaces.release()
     if left_out and not ran:
         return skipped("machine", left_out.removeprefix("left out: "))
-    return replace(verdict, reason=verdict.reason or left_out or idle)
+    return replace(verdict, reason=verdict.reason or left_out)
 
 
 def _explained(backend: Backend, ready: Prepared, shape: Shape, verdict: Verdict) -> Verdict:
@@ -154,19 +152,12 @@ def _explained(backend: Backend, ready: Prepared, shape: Shape, verdict: Verdict
 
 
 def final_verdict(job: Job, verdict: Verdict) -> Verdict:
-    """A verdict as it counts for the case: with the job's label and, if the launch was inferred,
-    with the options that change it. An optional job that cannot decide leaves a remark."""
+    """A verdict as it counts for the case: with the job's label. An optional job that cannot
+    decide leaves a remark."""
     if verdict.outcome == "fail" and _TOO_SMALL in verdict.reason:
         left = skipped("machine", f"cannot be decided here: {verdict.reason}: --grid says fewer")
         verdict = replace(left, effort=verdict.effort)
     reason = f"{job.label}: {verdict.reason}" if job.label and verdict.reason else verdict.reason
-    guessed = job.prepared.case.kernel.guessed
-    if guessed and verdict.outcome == "fail" and not is_synchronisation_fault(reason):
-        options = ", ".join(f"--{name}" for name in (*guessed, "op"))
-        reason += (
-            f"; where it is not as was assumed, {options} say better, and --multiple-of K or "
-            "--n N --sizes-only for which n"
-        )
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":
         return replace(RIGHT, reason=reason, effort=verdict.effort, undecided=True)

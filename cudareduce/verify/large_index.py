@@ -37,7 +37,7 @@ _MOST_MARKED = 2**23
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """`count` marked elements from `start` on, `step` apart. `block` reduces `share` of them, with
+    """`count` marked elements from `start` on. `block` reduces `share` of them, with
     the index `first` first, and leaves its partial result in `slot`."""
 
     block: int
@@ -46,7 +46,6 @@ class Probe:
     count: int
     share: int
     first: int
-    step: int = 1
 
 
 def probes(plan: Plan) -> Iterator[Probe]:
@@ -60,15 +59,7 @@ def probes(plan: Plan) -> Iterator[Probe]:
     }
     per_block = rows_a_block[kernel.grid] * n if kernel.grid in rows_a_block else tile
     size = plan.problem.reduction.dtype.size
-    if kernel.turns and kernel.grid in rows_a_block:
-        first, turn = (k * rows_a_block[kernel.grid] for k in (grid // 2, grid))
-        row = first + (rows - 1 - first) // turn * turn  # the last row of this block
-        yield Probe(grid // 2, row, row * n, n, n, 0)
-    elif kernel.columns:
-        for b in dict.fromkeys((0, grid // 2, grid - 1)):
-            column = min((2 * b + 1) * per_block // n // 2, rows - 1)
-            yield Probe(b, column, column, n, n, 0, rows)
-    elif kernel.grid in ("cover", "block_per_row", "warp_per_row"):
+    if kernel.grid in ("cover", "block_per_row", "warp_per_row"):
         borders = (_SIGNED // size, _UNSIGNED // size, _SIGNED, _UNSIGNED)
         blocks = {0, grid // 3, grid // 2 + 1, grid - 1}
         blocks |= {border // per_block + 1 for border in borders}
@@ -138,21 +129,18 @@ def large_index_test_sets(case: Case) -> Iterator[TestSet]:
     """Sizes that show how the kernel divides its work, then sizes beyond 32 bits and, in case a
     block takes too long to get there, beyond fewer bits."""
     kernel, tile, size = case.kernel, tile_of(case), case.reduction.dtype.size
-    grows = any(room.each for room in kernel.rooms)  # its scratch buffer would not fit
     packed = (
         case.reduction.op.indexed and kernel.finish in UNORDERED
     )  # a value and an index in one word
     within = case.reduction.within
     rounds = within is not None and within.size == 2  # marks may be rounded
-    if kernel.whole_tiles or kernel.plane or case.reduction.map or grows or packed or rounds:
-        return  # without a count the end is unknown, and a transform may hide marks
+    if case.reduction.map or packed or rounds:
+        return  # a transform may hide marks
     fills = kernel.grid in ("fill", "per_sm", "fixed", "fill_by_row")
     grid = (kernel.fixed_grid or max(1, _ITERATION // tile)) if fills else 1
     limits = DeviceLimits(sm_count=grid, threads_per_sm=case.block)
     strides = fills or kernel.grid == "one"
-    if kernel.asks.square or (
-        kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one"
-    ):
+    if kernel.scope == "grid" and kernel.finish == "none" and kernel.grid != "one":
         return  # where its blocks leave their results is unknown
     covers = kernel.scope == "rows" and (kernel.grid, kernel.finish) == ("cover", "atomic")
     alone = kernel.finish == "none" or kernel.grid.endswith(
@@ -164,14 +152,13 @@ def large_index_test_sets(case: Case) -> Iterator[TestSet]:
     n = _SHORT_ROW if kernel.scope == "warp" else _LONG_ROW if strides else _ROW
     by_row, n = by_row or covers, _TILES_OF_ROW * tile if covers else n
     unit = (n if by_row else tile) * (grid * MARKED_ITERATIONS if strides else 1)
-    caps = [k for k in kernel.constants if _PACKED < k < _SIGNED]  # possibly its largest size
-    borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED, *caps), reverse=True)
+    borders = sorted((_UNSIGNED, _SIGNED, _UNSIGNED // size, _PACKED), reverse=True)
     work = grid * _SMALL_WORK if strides else _SMALL_BLOCKS * unit
-    most = min(_PACKED, work, *caps)
+    most = min(_PACKED, work)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
     rows = case.asks.near_rows
-    shapes = tuple((n, rows(elements // n, n)) if by_row else (elements, 1) for elements in sizes)
+    shapes = tuple((n, rows(elements // n)) if by_row else (elements, 1) for elements in sizes)
     shapes = tuple(dict.fromkeys((n, k) for n, k in shapes if n * k <= (case.asks.most or n * k)))
     if len(shapes) > _SMALL_SIZES and not any(case.asks.why_not(*shape) for shape in shapes):
         yield TestSet(case=case, shapes=shapes, limits=limits, level=LARGE_INDEX)
@@ -275,12 +262,12 @@ def _run_blocks(
     with _reserve_buffers(backend, plan) as buffers:
         for k, probe in enumerate(marked if sign else ()):
             values = stored(_mark_values(reduction, probe, sign * (k + 1), narrow), reduction.dtype)
-            _elements(buffers["in"], probe.start, values.dtype, probe.count, probe.step)[:] = values
+            _elements(buffers["in"], probe.start, values.dtype, probe.count)[:] = values
         args = arguments(plan, step, buffers)
         for k, probe in enumerate(marked):
             left = _result_slot(plan, probe, buffers)
             left[:] = np.frombuffer(_initial_content(plan), left.dtype)
-            for name in buffers.keys() & {*KEPT, *plan.zeroed}:
+            for name in buffers.keys() & KEPT:
                 backend.zero(buffers[name])
             seconds: float | None = 0.0
             try:
@@ -301,7 +288,7 @@ def _run_blocks(
 def _reserve_buffers(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, Buffer]]:
     """The buffers of a plan as zeroed address space. Raises OutOfMemory."""
     reduction = plan.problem.reduction
-    sizes = {"in": plan.problem.input_bytes, "out": plan.room * reduction.result_size}
+    sizes = {"in": plan.problem.input_bytes, "out": plan.outputs * reduction.result_size}
     with ExitStack() as stack:
         buffers = {}
         for name, nbytes in (sizes | plan.scratch).items():
@@ -310,11 +297,11 @@ def _reserve_buffers(backend: SparseBackend, plan: Plan) -> Iterator[dict[str, B
         yield buffers
 
 
-def _elements(buffer: Buffer, first: int, dtype: np.dtype, count: int, step: int = 1) -> Array:
-    """A view of `count` elements of a buffer, `step` apart."""
-    memory = ctypes.c_char * (((count - 1) * step + 1) * dtype.itemsize)
+def _elements(buffer: Buffer, first: int, dtype: np.dtype, count: int) -> Array:
+    """A view of `count` elements of a buffer."""
+    memory = ctypes.c_char * (count * dtype.itemsize)
     place = buffer.address + first * dtype.itemsize
-    return np.frombuffer(memoryview(memory.from_address(place)), dtype)[::step]
+    return np.frombuffer(memoryview(memory.from_address(place)), dtype)
 
 
 def _is_final(plan: Plan) -> bool:

@@ -365,7 +365,7 @@ class ResultMonitor(Generic[Key]):
         self._key, self._bound, self._given, self._others = key, bound, given, others
         self._first, self._keep_cache = first, keep_cache
         # First passes of a warm batch accumulate into an output that is initialized only once.
-        sets = bound.plan.preset is not None or bool(bound.plan.zeroed)
+        sets = bound.plan.preset is not None
         self._accumulates = first is not None and keep_cache and sets
         leaves = not keep_cache and given.data.detects_stale_result(bound.plan)
         self._poisons = _POISONS if leaves else _POISONS[:-1]

@@ -7,9 +7,8 @@ example, makes one block of every small size, and one block needs no fence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
 from typing import Literal
 
@@ -17,7 +16,6 @@ from cudareduce.cuda_source import parsed, without_comments
 from cudareduce.errors import UsageError
 from cudareduce.launch.bound import KEPT
 from cudareduce.launch.case import Case, Prepared, Shape
-from cudareduce.library.plane import of_several
 from cudareduce.library.registry import AUTO, AUTO_FIXED
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.reduction.dtypes import DTYPES
@@ -31,10 +29,6 @@ _LARGE_LITERAL = 2**24 - 2
 _INTEGER = r"(?:0[xX][\da-fA-F']+|\d[\d']*)(?![\d.eExX'])"
 _LITERALS = re.compile(rf"(?<![\w.]){_INTEGER}[uUlL]*(?:\s*(?:\*|<<)\s*{_INTEGER}[uUlL]*)*")
 _LITERAL = re.compile(rf"(\*|<<|)\s*({_INTEGER})[uUlL]*")
-#: Most remainders that are derived from pairs of literals.
-_MOST_REMAINDERS = 64
-#: The other test sizes have every remainder of smaller divisors.
-_LEAST_DIVISOR = 8
 
 
 def literals(text: str) -> tuple[int, ...]:
@@ -49,13 +43,6 @@ def literals(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def literal_sizes(numbers: Sequence[int], tile: int) -> tuple[int, ...]:
-    """Test sizes derived from integer literals in the kernel source: sizes around the large ones,
-    and sizes of more than two tiles that leave one literal as the remainder by another, or by the
-    power of two that a mask stands for."""
-    return (*literal_caps(numbers), *islice(_remainders(numbers, tile), _MOST_REMAINDERS))
-
-
 def literal_caps(numbers: Iterable[int]) -> tuple[int, ...]:
     """Test sizes around large integer literals in the kernel source."""
     large = (k for k in numbers if _SMALL_LITERAL < k <= _LARGE_LITERAL)
@@ -65,14 +52,6 @@ def literal_caps(numbers: Iterable[int]) -> tuple[int, ...]:
 def literal_rows(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Rows of three elements, one row more than each large literal in the kernel source."""
     return tuple((3, k + 1) for k in numbers if _SMALL_LITERAL < k <= _LARGE_LITERAL)
-
-
-def _remainders(numbers: Sequence[int], tile: int) -> Iterator[int]:
-    divisors = sorted({d for k in numbers for d in (k, k + 1) if _LEAST_DIVISOR <= d <= 8 * tile})
-    for divisor in divisors:
-        for remainder in numbers:
-            if 1 < remainder < divisor - 1:
-                yield (2 * tile // divisor + 1) * divisor + remainder
 
 
 #: Verification level of a shape: all patterns, misalignments and schedules; two patterns, one
@@ -178,17 +157,11 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
         *(_block_counts(case, limits) if large else ()),
         *(_REMAINDERS if case.kernel.foreign else ()),
     }
-    sizes |= set(_rests(case, sizes))
-    numbers = case.kernel.constants
-    sizes |= set(
-        literal_sizes(numbers, tile) if numbers else literal_caps(literals(case.kernel.text))
-    )
+    sizes |= {*_rests(case, sizes), *literal_caps(literals(case.kernel.text))}
     sizes = {n for n in sizes if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
-    if case.kernel.plane:
-        sizes = {of_several(n) if n > _FEW else n for n in sizes}
-    many = literal_rows(numbers or literals(case.kernel.text))
+    many = literal_rows(literals(case.kernel.text))
     rows = dict.fromkeys((*_allowed_rows(case, (*ROW_SHAPES, *many)), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
 
@@ -229,38 +202,10 @@ def block_test_sets(case: Case) -> Iterator[TestSet]:
         yield TestSet(case=other, shapes=shapes, limits=limits, level="some")
 
 
-def launch_test_set(case: Case) -> TestSet:
-    """Test set that tells apart the grids that an external kernel may be written for: more tiles
-    than the planned device holds at a time, and more rows than a block has threads."""
-    shapes = _arrays(case, (1, tile_of(case) + 1, 8 * tile_of(case)))
-    shapes += (
-        _allowed_rows(case, [(3, case.block + 1)]) if case.kernel.grid == "thread_per_row" else ()
-    )
-    return TestSet(case=case, shapes=shapes, limits=_tiny_device(case), level="some")
-
-
-def precondition_test_sets(case: Case) -> Iterator[TestSet]:
-    """Test sets for a case with an inferred precondition: every pattern on a few tiles, and more
-    tiles than the planned device holds at a time."""
-    tile, limits = tile_of(case), _tiny_device(case)
-    few = (*_arrays(case, {1, 2, 33, *_tiles(tile)}, _FEW), *_rows(case))
-    yield TestSet(case=case, shapes=few, limits=limits, level="full")
-    more = {8 * tile, *_iterations(case, limits), *literal_sizes(case.kernel.constants, tile)}
-    yield TestSet(case=case, shapes=_arrays(case, more), limits=limits, level="least")
-    yield from grid_stride_test_sets(case)
-    yield next(race_test_sets(case))  # the only build that detects misaligned loads
-
-
 def watched_test_set(case: Case, shapes: Iterable[Shape], limits: DeviceLimits) -> TestSet:
     """Test set for the race-detecting build, of the small shapes at which a case failed."""
     few = tuple(shape for shape in sorted(shapes) if 0 < shape[0] * shape[1] <= _FEW)
     return TestSet(case=case, shapes=few, limits=limits, level="some", watched=True)
-
-
-def size_test_set(case: Case, limits: DeviceLimits) -> TestSet:
-    """Test set of the sizes that a case requires."""
-    level: Level = "full" if max(case.asks.sizes) <= _SHORT else "least"
-    return TestSet(case=case, shapes=_arrays(case, ()), limits=limits, level=level)
 
 
 def grid_stride_test_sets(case: Case) -> Iterator[TestSet]:
@@ -308,23 +253,21 @@ def block_count_test_sets(
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = _arrays(small, _block_counts(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
-        shapes = () if case.asks.square else ((3, case.asks.near_rows(_BLOCKS_16_BITS + 1, 3)),)
+        shapes = ((3, case.asks.near_rows(_BLOCKS_16_BITS + 1)),)
     if shapes:
         yield TestSet(case=small, shapes=shapes, limits=limits, level="least")
 
 
 def _blocks(case: Case) -> tuple[int, ...]:
-    """The block sizes of the front matter; only the selected one for external files and `auto`."""
-    is_fixed = case.kernel.guessed is not None or case.kernel.id in (AUTO, AUTO_FIXED)
-    return (case.block,) if is_fixed else case.kernel.blocks
+    """The block sizes of the front matter; only the selected one for `auto`."""
+    return (case.block,) if case.kernel.id in (AUTO, AUTO_FIXED) else case.kernel.blocks
 
 
 def keeps_state(ready: Prepared) -> bool:
     """True if a kernel may find what an earlier launch has left: in its workspace, its arrival
     counter or a variable in global memory."""
-    kernels = ready.case.kernel.chain
     kept = any(KEPT & plan.scratch.keys() for plan in ready.plans.values())
-    return kept or any(_STATIC_VARIABLE.search(kernel.text) for kernel in kernels)
+    return kept or _STATIC_VARIABLE.search(ready.case.kernel.text) is not None
 
 
 def tile_of(case: Case) -> int:
@@ -413,8 +356,7 @@ def _rows(case: Case) -> tuple[Shape, ...]:
             ((load << k), 300) for k in range(6 * wide)
         )  # split between the lanes of a warp
         rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
-        blocks = 6 if case.kernel.turns else 2  # twice as many as the tiny device holds
-        several = blocks * rows_of_block.get(case.kernel.grid, 4) + 1
+        several = 2 * rows_of_block.get(case.kernel.grid, 4) + 1
         usual = (2 * tile + 1, 3), (31, several), (31, several - 1), (257, 3), (tile, 2)
         return _allowed_rows(case, (*usual, *few_loads))
     return ()
@@ -424,12 +366,12 @@ def _allowed_rows(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Rows whose lengths satisfy the precondition of a case, next to the given shapes, and the
     shortest ones."""
     asks = case.asks
-    shapes = [(n, asks.near_rows(rows, n)) for n, rows in shapes]
+    shapes = [(n, asks.near_rows(rows)) for n, rows in shapes]
     if asks.multiple == 1 and not asks.sizes:
         return tuple(dict.fromkeys(shapes))
     lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
     near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
-    found = dict.fromkeys((*((n, asks.near_rows(3, n)) for n in lengths), *near))
+    found = dict.fromkeys((*((n, asks.near_rows(3)) for n in lengths), *near))
     return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 

@@ -73,7 +73,7 @@ def test_gains_need_both_kernels_on_one_problem() -> None:
         ),
         (
             ("tests/foreign_shapes/kernel_by_macro.cu",),
-            "has 2 kernels; name one with --entry: run_sum",
+            "has 2 kernels; name one with --entry: sum_float, sum_int",
         ),
         ((KERNEL, "--ptx", "--block", "48"), "takes blocks of 32, 64,"),
     ],

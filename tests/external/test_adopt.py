@@ -8,7 +8,7 @@ import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
-from cudareduce.library.guesses import Guesses
+from cudareduce.external.options import LaunchOptions
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Address, FillStep
 
@@ -71,7 +71,7 @@ void g(const float *x, float *y, int n) { t<<<(n + 255) / 256, 256>>>(x, y, n); 
 def adopted(text: str, tmp_path: Path) -> list[Kernel]:
     path = tmp_path / "file.cu"
     path.write_text(text)
-    return list(ExternalFiles(Guesses(), lambda _: None, (), tmp_path / "cache")(path, text))
+    return list(ExternalFiles(LaunchOptions(), lambda _: None, (), tmp_path / "cache")(path, text))
 
 
 def test_partial_sums_of_blocks_are_a_sum_whatever_the_kernel_is_called(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import LaunchOptions
 from cudareduce.gpu.driver_module import kernel_symbols, symbol_of
-from cudareduce.library.guesses import Guesses
 from cudareduce.machine.host import installed
 from tests.external.nvcc import cubin_of
 
@@ -40,7 +40,7 @@ def test_the_verdict(cudareduce: Call, name: str) -> None:
 @pytest.mark.parametrize("name", ["pointer_alias", "second_launch_of_its_own"])
 def test_nvcc_makes_every_kernel_of_a_program(name: str, tmp_path: Path) -> None:
     path = CASES / f"{name}.cu"
-    adopt = ExternalFiles(Guesses(), lambda _: None, (), tmp_path)
+    adopt = ExternalFiles(LaunchOptions(), lambda _: None, (), tmp_path)
     for kernel in adopt(path, path.read_text()):
         assert kernel.program is not None
         symbols = kernel_symbols(cubin_of(kernel, tmp_path))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.preconditions import _has_cause, _size_condition
-from cudareduce.external.bare import command_to_copy
+from cudareduce.external.bare import BareKernel, command_to_copy
+from cudareduce.external.device_code import read_device_file
+from cudareduce.external.options import LaunchOptions
 from cudareduce.external.recorder import argument_choices
 from cudareduce.launch.case import Case
-from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.operators import reduction_of
 
@@ -77,10 +78,12 @@ def test_a_parameter_that_sets_only_the_launch_is_no_count() -> None:
 
 def test_a_command_to_copy_names_every_parameter() -> None:
     text = "__global__ void k(const float *a, float *b, int n, float s, Thing t) {}"
-    command = command_to_copy(Path("k.cu"), text, Guesses())
+    [function] = read_device_file(Path("k.cu"), text, (), ()).kernels()
+    error = "k.cu:1: error: 'Thing' does not name a type"
+    command = command_to_copy(BareKernel(Path("k.cu"), function, "k"), LaunchOptions(), error)
     assert command == (
         "cudareduce verify k.cu --entry k --block 256 --grid cover --arg a=in --arg b=out "
-        "--arg n=n --arg s=1.0 --arg 't={}'"
+        "--arg n=n --arg s=1.0 --arg 't={}' -D Thing=float"
     )
 
 

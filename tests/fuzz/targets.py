@@ -11,7 +11,6 @@ import importlib
 import io
 import json
 import os
-import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,15 +23,13 @@ from hypothesis import strategies as st
 from cudareduce.compare.check import compare_files
 from cudareduce.compare.request import CompareRequest, Judging
 from cudareduce.errors import CudareduceError, UsageError
-from cudareduce.library.foreign import adopt
-from cudareduce.library.guesses import Guesses
+from cudareduce.external.device_code import read_device_file
 from cudareduce.library.header import KEYS, read_header
 from cudareduce.library.kernel import load_kernel
 from cudareduce.reduction.sizes import parse_sizes
 from cudareduce.report.publish import Outputs
 from cudareduce.results.store import load
 from tests.conftest import ROOT
-from tests.library.test_foreign import ATOMIC, TEMPLATES, WHOLE_TILES
 from tests.test_attacks import FOREIGN, kernel
 
 for _late in ("rich.console", "rich.table", "rich.text", "rich.box", "tabulate"):
@@ -254,6 +251,67 @@ def _quiet() -> Iterator[None]:
 
 # ----- foreign sources
 
+WHOLE_TILES = """#include <bits/stdc++.h>
+#include "cuda_runtime.h"
+#define BLOCK_SIZE 256
+__global__ void tree(float *d_in, float *d_out) {
+    __shared__ float cells[BLOCK_SIZE];
+    unsigned tid = threadIdx.x;
+    cells[tid] = d_in[blockIdx.x * blockDim.x + tid];
+    __syncthreads();
+    for (unsigned s = blockDim.x / 2; s > 0; s >>= 1) {
+        if (tid < s) { cells[tid] += cells[tid + s]; }
+        __syncthreads();
+    }
+    if (tid == 0) d_out[blockIdx.x] = cells[0];
+}
+int main() {
+    std::vector<float> host(1 << 20);  // } a brace in a comment {
+    printf("{");
+    tree<<<4096, BLOCK_SIZE>>>(nullptr, nullptr);
+}
+"""
+
+TEMPLATES = """#include <stdio.h>
+#include <cooperative_groups.h>
+#include "helper_cuda.h"
+namespace cg = cooperative_groups;
+template <class T> struct Cells {
+    __device__ inline operator T *() { extern __shared__ int raw[]; return (T *)raw; }
+};
+template <class T, unsigned int blockSize, bool nIsPow2>
+__global__ void strided(T *g_idata, T *g_odata, unsigned int n) {
+    T *cells = Cells<T>();
+    unsigned tid = threadIdx.x, width = blockSize * gridDim.x;
+    T sum = 0;
+    for (unsigned i = blockIdx.x * blockSize + tid; i < n; i += width) sum += g_idata[i];
+    cells[tid] = sum;
+    cg::sync(cg::this_thread_block());
+    if (tid == 0) {
+        for (unsigned k = 1; k < blockSize; k++) sum += cells[k];
+        g_odata[blockIdx.x] = sum;
+    }
+}
+__global__ void two_numbers(const int *x, int *y, int n, int m) { y[0] = x[0] + n + m; }
+template <class T> void launch(int blocks, T *a, T *b) {
+    strided<T, 256, true><<<blocks, 256, 1024>>>(a, b, 1);
+}
+template void launch<int>(int blocks, int *a, int *b);
+extern "C" bool isPow2(unsigned x) { return (x & (x - 1)) == 0; }
+"""
+
+ATOMIC = """namespace mine { namespace {
+static int host_only(int x) { return x; }
+__device__ int same(int x) { return x; }
+} }
+__global__ void __launch_bounds__(256)
+add_all(int *total, const int *__restrict__ numbers, size_t count)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) atomicAdd(total, mine::same(numbers[i]));
+}
+"""
+
 SOURCES = [WHOLE_TILES, TEMPLATES, ATOMIC, FOREIGN]
 _FOREIGN = mutations(
     SOURCES,
@@ -268,17 +326,11 @@ _FOREIGN = mutations(
 
 
 def take_foreign(data: bytes) -> None:
-    """A source that was not written for this tool, as `--entry` and the file alone have it."""
+    """A source that was not written for this tool: its kernels, and the device code of each."""
     text = data.decode("utf-8", "replace")
-    folder = Path(os.devnull)
-    names = re.findall(r"\bvoid\s(\w+)\s?\(", text)[:3]
-    for entry in (None, *dict.fromkeys(names)):
-        with contextlib.suppress(CudareduceError):
-            _ = (
-                adopt(folder / "mine.cu", text, Guesses(entries=(entry,) if entry else ()))
-                .kernels[0]
-                .entry_line
-            )
+    with contextlib.suppress(CudareduceError):
+        file = read_device_file(Path(os.devnull) / "mine.cu", text, (), ())
+        file.code({function.name for function in file.kernels()})
 
 
 TARGETS = {

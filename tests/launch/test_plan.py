@@ -272,13 +272,3 @@ def test_a_filling_grid_follows_the_device() -> None:
     filling = Kernel(**fields, grid="fill")
     assert planned(filling, 2**25, block=512).passes[0].grid == 132 * 4
     assert planned(filling, 1000, block=512).passes[0].grid == 2
-
-
-def test_blocks_that_take_rows_in_turn_are_no_more_than_the_device_holds() -> None:
-    kernel = next(k for k in KERNELS.values() if k.grid == "block_per_row")
-    assert planned(kernel, 33, rows=5000, block=256).passes[0].grid == 5000
-    turning = replace(kernel, turns=True)
-    assert planned(turning, 33, rows=5000, block=256).passes[0].grid == 132 * 8
-    assert planned(turning, 33, rows=5, block=256).passes[0].grid == 5
-    fewer = replace(turning, fixed_grid=96)
-    assert planned(fewer, 33, rows=5000, block=256).passes[0].grid == 96

@@ -27,9 +27,8 @@ def test_every_part_is_said() -> None:
 
 
 def test_what_must_fit_is_said() -> None:
-    asks = Condition(covers=True, positive="normal", within="int32")
+    asks = Condition(positive="normal", within="int32")
     assert asks.texts == (
-        "its blocks cover its elements",
         "its input is positive and not subnormal",
         "its sums fit int32",
     )
@@ -48,23 +47,9 @@ def test_sizes_for_which_it_does_not_hold() -> None:
 
 
 def test_rows_for_which_it_does_not_hold() -> None:
-    whole, few = Condition(rows=32), Condition(most_rows=256)
-    assert whole.texts == ("the number of its rows is a multiple of 32",)
+    few = Condition(most_rows=256)
     assert few.texts == ("it has at most 256 rows",)
-    assert whole.why_not(7, 33) == (
-        "is right if the number of its rows is a multiple of 32, not 33"
-    )
     assert few.why_not(7, 257) == "is right if it has at most 256 rows, not 257"
-    assert whole.why_not(7, 64) is few.why_not(7, 256) is None
-    assert [whole.near_rows(n, 7) for n in (1, 32, 33)] == [32, 32, 64]
-    assert [few.near_rows(n, 7) for n in (1, 256, 1000)] == [1, 256, 256]
-    assert ANY_INPUT.near_rows(7, 5) == 7
-
-
-def test_a_square() -> None:
-    square = Condition(square=True)
-    assert square.texts == ("it has as many rows as elements in each",)
-    assert (square.near_rows(3, 31), square.why_not(31, 31), square.why_not(31)) == (31, None, None)
-    assert square.why_not(31, 3) == (
-        "is right if it has as many rows as elements in each, not 3: give --n N --rows N"
-    )
+    assert few.why_not(7, 256) is None
+    assert [few.near_rows(n) for n in (1, 256, 1000)] == [1, 256, 256]
+    assert ANY_INPUT.near_rows(7) == 7

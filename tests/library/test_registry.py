@@ -21,9 +21,9 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import UsageError
+from cudareduce.external.files import ExternalFiles
+from cudareduce.external.options import LaunchOptions
 from cudareduce.launch.case import Case, Prepared, Shape, planned
-from cudareduce.library.foreign import adopt
-from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, kernels_folder, load_registry
 from cudareduce.progress import phase
@@ -84,7 +84,8 @@ def test_a_file_is_foreign_wherever_it_lies(
     copy = shutil.copy(own, tmp_path)
     names = [str(path) for path in (folder / "mine.cu", copy, own, bare)]
     choices = registry.choose(names[:2])
-    choices += registry.choose(names[2:], lambda path, text: adopt(path, text, Guesses()).kernels)
+    take = ExternalFiles(LaunchOptions(), lambda _: None)
+    choices += registry.choose(names[2:], take)
     assert [choice.kernel.id for choice in choices] == [
         "mine", str(copy), "reduce_v7_shuffle", "bare",
     ]  # fmt: skip

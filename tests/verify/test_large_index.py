@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import pytest
 from cudareduce.backends import BackendSpec
 from cudareduce.budget import Deadline
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case, Prepared, build, planned
-from cudareduce.library.foreign import adopt
-from cudareduce.library.guesses import Guesses
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import Reduction, reduction_of
@@ -211,80 +207,3 @@ def test_of_several_words_nothing_is_marked(
 ) -> None:
     [path] = (ROOT / "kernels").glob(f"*/{name}.cu")
     assert _judged(isolation, _case(load_kernel(path), op, "uint32"), cache) == Verdict("pass")
-
-
-_BARE = """__global__ void bare(const float *in, float *out, {count} n)
-{{
-    const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;
-    float value = i < n ? in[i] : 0;
-    for (unsigned d = 16; d > 0; d /= 2)
-        value += __shfl_down_sync(0xffffffffu, value, d);
-    if (threadIdx.x == 0)
-        out[blockIdx.x] = value;
-}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("count", "index", "most", "outcome"),
-    [
-        ("int", "int", 2**31 - 1, "pass"),
-        ("const unsigned", "unsigned", 2**32 - 1, "pass"),
-        ("unsigned", "int", 2**32 - 1, "fail"),
-        ("unsigned short", "unsigned", 2**16 - 1, "pass"),
-        ("size_t", "size_t", None, "pass"),
-        ("long long", "int", None, "fail"),
-    ],
-)
-def test_no_file_is_given_more_than_its_count_holds(
-    isolation: Isolation, cache: Path, tmp_path: Path,
-    count: str, index: str, most: int | None, outcome: str,
-) -> None:  # fmt: skip
-    path = tmp_path / "bare.cu"
-    path.write_text(_BARE.format(count=count, index=index))
-    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernels[0]
-    assert kernel.most == most
-    case = _case(kernel)
-    if most is not None:
-        with pytest.raises(UsageError, match=f"holds {most} at most, not {most + 1}"):
-            case.plan(most + 1)
-    assert _judged(isolation, case, cache).outcome == outcome
-
-
-_COLUMNS = """__global__ void columns(const float *in, float *out, {count} rows, {count} cols)
-{{
-    const {count} c = blockIdx.x * ({count})blockDim.x + threadIdx.x;
-    float sum = 0;
-    if (c >= cols)
-        return;
-    for ({count} r = 0; r < rows; ++r)
-        sum += in[r * cols + c];
-    out[c] = sum;
-}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("count", "outcome"),
-    [pytest.param("int", "fail", marks=pytest.mark.long), ("size_t", "pass")],
-)
-def test_columns_beyond_31_bits(
-    isolation: Isolation, cache: Path, tmp_path: Path, count: str, outcome: str
-) -> None:
-    path = tmp_path / "columns.cu"
-    path.write_text(_COLUMNS.format(count=count))
-    case = _case(adopt(path, path.read_text(), Guesses()).kernels[0])
-    case = replace(case, reduction=replace(case.reduction, columns=True))
-    assert _judged(isolation, case, cache).outcome == outcome
-
-
-def test_a_block_whose_number_is_kept_in_16_bits(
-    isolation: Isolation, cache: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "bare.cu"
-    text = _BARE.format(count="int", index="int")
-    path.write_text(text.replace("blockIdx.x * (int)", "(unsigned short)blockIdx.x * "))
-    kernel = adopt(path, path.read_text(), Guesses(block=32)).kernels[0]
-    verdict = _judged(isolation, _case(kernel), cache)
-    assert verdict.outcome == "fail"
-    assert ", block " in verdict.reason

@@ -10,7 +10,6 @@ from typing import Any
 
 from cudareduce.bench.cases import why_left_out
 from cudareduce.bench.command import verdict_codes
-from cudareduce.bench.guesses import settled
 from cudareduce.bench.request import (
     BenchRequest,
     ReductionOptions,
@@ -130,7 +129,6 @@ def _opened(
     request.outputs.check(*(choice.kernel.path for choice in choices), *read)
     with opened(request.machine, settings) as session:
         say(why_left_out(session, choices), quiet)
-        choices = settled(session, choices, quiet)
         if array.file and len(array.file.shape) != 1:
             shape = " x ".join(map(str, array.file.shape)) or "one number"
             count = counted(array.file.n, "element")
