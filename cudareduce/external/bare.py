@@ -20,7 +20,7 @@ from cudareduce.errors import UsageError
 from cudareduce.external.adopt import Adopted, adopt
 from cudareduce.external.device_code import DeviceFile, Function
 from cudareduce.external.options import Argument, LaunchOptions, Requested
-from cudareduce.external.recorder import record
+from cudareduce.external.recorder import CompiledMain, compile_main
 from cudareduce.external.recording import (
     CopyIn,
     CopyOut,
@@ -74,6 +74,8 @@ int main(int, char **words) {{
   cudareduce_words = words + 1;
   const int buffers = cudareduce_number();
   for (int k = 0; k < buffers; k++) cudaMalloc(&cudareduce_buffers[k], cudareduce_number());
+  const int first = cudareduce_number();  // a recording numbers buffers in the order of their use
+  if (first >= 0) cudaMemset(cudareduce_buffers[first], 0, 1);
   while (*cudareduce_words) {{
     switch (cudareduce_number()) {{
 {cases}
@@ -83,8 +85,9 @@ int main(int, char **words) {{
 }}
 """
 _LAUNCHER = """\
+static auto *const cudareduce_kernel{index} = &{kernel};
 static void cudareduce_launch{index}() {{
-  using Types = decltype(cudareduce_types(&{kernel}));
+  using Types = decltype(cudareduce_types(cudareduce_kernel{index}));
   const long long n = cudareduce_number(), rows = cudareduce_number();
   const long long BLOCK = cudareduce_number(), ITEMS = cudareduce_number();
   dim3 gridDim, blockDim(BLOCK);
@@ -92,7 +95,7 @@ static void cudareduce_launch{index}() {{
   const size_t shared = cudareduce_number();
   char **words = cudareduce_words;
   cudareduce_words += {count};
-  {kernel}<<<gridDim, blockDim, shared>>>({arguments});
+  cudareduce_kernel{index}<<<gridDim, blockDim, shared>>>({arguments});
 }}"""
 
 
@@ -257,7 +260,9 @@ class BareFile:
                 known = ", ".join(dict.fromkeys(names))
                 raise UsageError(f"{self.path}: --arg: no parameter {one.name}; there are: {known}")
 
-    def _instances(self, function: Function, name: str | None) -> Iterator[BareKernel | UsageError]:
+    def _instances(
+        self, function: Function, name: str | None
+    ) -> Iterator[tuple[BareKernel, CompiledMain] | UsageError]:
         """The kernel, or instances of its template, the likeliest first; an error for one that
         does not compile."""
         entries = [name] if name else self.options.entry
@@ -266,7 +271,8 @@ class BareFile:
             base = function.name + ("<" + entry.partition("<")[2] if "<" in entry else "")
             probe = BareKernel(self.path, function, base)
             try:
-                yield replace(probe, parameters=self._parameters(probe))
+                main = self._main([probe])
+                yield replace(probe, parameters=self._parameters(probe, main)), main
             except UsageError as error:
                 yield error
 
@@ -302,11 +308,10 @@ class BareFile:
         for words in sorted(product(*choices), key=lambda w: _rank(w, choices)):
             yield f"{function.name}<{', '.join(words)}>"
 
-    def _parameters(self, kernel: BareKernel) -> tuple[Parameter, ...]:
-        """Its parameters, from a launch with zeros. Raises UsageError if it does not compile."""
+    def _parameters(self, kernel: BareKernel, main: CompiledMain) -> tuple[Parameter, ...]:
+        """Its parameters, from a launch with zeros."""
         count = len(kernel.function.parameters)
-        words = ["0", "0", "0", "0", "32", "1", "1", "0", *("",) * count]
-        made = self._run([kernel], words)
+        made = main.record(["0", "-1", "0", "0", "0", "32", "1", "1", "0", *("",) * count])
         launch = next(step for step in made.steps if isinstance(step, Launch))
         found = []
         for (name, cpp), argument in zip(launch.parameters, launch.arguments, strict=True):
@@ -318,8 +323,9 @@ class BareFile:
                 found.append(Parameter(name, _kind(argument), False, "", 0))
         return tuple(found)
 
-    def _run(self, kernels: Sequence[BareKernel], words: Sequence[str]) -> Recording:
-        """The recording of a main() that launches these kernels as the words say."""
+    def _main(self, kernels: Sequence[BareKernel]) -> CompiledMain:
+        """A main() that launches these kernels as its arguments say. Raises UsageError if they do
+        not compile."""
         options = self.options
         text = self._code(kernels)
         launchers, cases = [], []
@@ -346,11 +352,8 @@ class BareFile:
         with TemporaryDirectory(prefix="cudareduce-bare-") as folder:
             path = Path(folder, "host.cu")
             path.write_text(f'{text}\n#line 1 "host.cu"\n{host}')
-            [made] = record(
-                path, entry="main", arguments=words, define=options.defined, cache=self.cache,
-                include=(*options.headers, self.path.resolve().parent),
-            )  # fmt: skip
-        return made
+            include = (*options.headers, self.path.resolve().parent)
+            return compile_main(path, include, options.defined, self.cache)
 
     def _code(self, kernels: Sequence[BareKernel]) -> str:
         words = [kernel.name for kernel in kernels]
@@ -367,9 +370,12 @@ class BareFile:
                 return said.what
         return f"cudareduce_argument<std::tuple_element_t<{index}, Types>>(words[{index}])"
 
-    def record(self, stages: Sequence[Stage]) -> Recording:
-        """The recording of launches one after the other. Raises UsageError."""
-        kernels = list(dict.fromkeys(stage.kernel for stage in stages))
+    def _record(
+        self, main: CompiledMain, kernels: Sequence[BareKernel], stages: Sequence[Stage],
+        result: str | None = None,
+    ) -> Recording:  # fmt: skip
+        """The recording of launches one after the other; the parameter `result` of the last one
+        gets the buffer with the number 0. Raises UsageError."""
         first = stages[0]
         buffers: list[_Buffer] = []
         shared: dict[int, int] = {}  # buffers of the sequence, by their numbers in stages
@@ -378,7 +384,11 @@ class BareFile:
             words = self._words(stage, buffers, shared)
             launches += [str(kernels.index(stage.kernel)), *words]
         sizes = [str(buffer.nbytes) for buffer in buffers]
-        made = self._run(kernels, [str(len(buffers)), *sizes, *launches])
+        named = [k for k, buffer in enumerate(buffers) if buffer.parameter == result]
+        own = named[-1] if named else -1
+        made = main.record([str(len(buffers)), *sizes, str(own), *launches])
+        if named:
+            buffers.insert(0, buffers.pop(own))
         return self._described(made, buffers, stages, first.n * first.rows)
 
     def _words(
@@ -435,19 +445,19 @@ class BareFile:
         """The recording as of a caller that copies inputs and results as --arg says; buffers of
         which it says nothing are those of an unknown caller."""
         launched = [step for step in made.steps if isinstance(step, Launch)]
-        own = iter(buffers)  # a recording numbers buffers in the order in which launches get them
         known: list[DeviceBuffer] = []
         before: list[CopyIn | Fill] = []
         results: list[CopyOut] = []
         for buffer in made.buffers:
-            role = "symbol" if buffer.symbol is not None else next(own).role
+            own = None if buffer.symbol is not None else buffers[buffer.id]
+            role = own.role if own else "variable"
             if role in ("in", "in2"):
                 before.append(CopyIn(buffer.id, 0, buffer.nbytes, None))
             elif role == "zeroed":
                 before.append(Fill(buffer.id, 0, buffer.nbytes, 0))
             elif role == "out":
                 results.append(CopyOut(buffer.id, 0, buffer.nbytes))
-            named = buffers[len(known)].parameter if role in ("unknown", "out") else None
+            named = own.parameter if own and role in ("unknown", "out") else None
             known.append(replace(buffer, parameter=named))
         variables = [step for step in made.steps if isinstance(step, CopyOut)]
         pointers = [p for stage in stages for p in stage.kernel.parameters if p.kind == "pointer"]
@@ -491,10 +501,11 @@ class BareFile:
         best: Recognised | None = None
         first: Recognised | None = None
         refused, shown, error = "", BareKernel(self.path, function, function.name), ""
-        for kernel in self._instances(function, name):
-            if isinstance(kernel, UsageError):
-                error = error or _first_error(str(kernel))
+        for instance in self._instances(function, name):
+            if isinstance(instance, UsageError):
+                error = error or _first_error(str(instance))
                 continue
+            kernel, main = instance
             shown = shown if shown.parameters else kernel
             usual = tuple(_blocks_of(kernel))
             launches = islice(guesses(kernel, self.options, usual), _MOST_LAUNCHES)
@@ -502,7 +513,7 @@ class BareFile:
             for guess in chain(launches, others):
                 if deadline.passed or (best is not None and guess.block in _OTHER_BLOCKS):
                     break
-                made = self._recorded(kernel, guess, tried_shapes(guess, kernel.tile(guess)))
+                made = self._recorded(main, kernel, guess)
                 if not made:
                     continue
                 adopted = adopt(made, self.cache, self.requested, nearest=False)
@@ -526,13 +537,12 @@ class BareFile:
                           f"{function.name} launches nothing")  # fmt: skip
         return f"{why}. To launch it as it is meant: {command_to_copy(shown, self.options, error)}"
 
-    def _recorded(
-        self, kernel: BareKernel, guess: Guess, shapes: Sequence[Shape]
-    ) -> list[Recording]:
+    def _recorded(self, main: CompiledMain, kernel: BareKernel, guess: Guess) -> list[Recording]:
+        """The recordings of one launch at small sizes."""
         found = []
-        for n, rows in shapes:
+        for n, rows in tried_shapes(guess, kernel.tile(guess)):
             with suppress(UsageError):
-                found.append(self.record([Stage(kernel, guess, n, rows)]))
+                found.append(self._record(main, [kernel], [Stage(kernel, guess, n, rows)]))
         return found
 
     def _at_all(
@@ -544,10 +554,13 @@ class BareFile:
         guess, tile = links[0].guess, links[0].kernel.tile(links[0].guess)
         own = [shape for shape in shapes if guess.by_rows or shape[1] == 1]
         own = [(n, rows) for n, rows in own if n % tile == 0]
-        made = []
+        kernels = list(dict.fromkeys(link.kernel for link in links))
+        main, made = self._main(kernels), list[Recording]()
         for n, rows in dict.fromkeys((*shapes_of(guess, sizes, tile), *own)):
             with suppress(UsageError):
-                made.append(self.record(self._stages(links, again, n, rows)))
+                stages = self._stages(links, again, n, rows)
+                result = again[0].writes if again else None
+                made.append(self._record(main, kernels, stages, result))
         if not made:
             name = links[0].kernel.name
             return Adopted((), (f"{name} leaves an unknown number of partial results",))
@@ -556,8 +569,14 @@ class BareFile:
         command = command_to_copy(links[0].kernel, self.options)
         refused = tuple(f"{why}. To launch it as it is meant: {command}" for why in found.refused)
         asks = Condition(multiple=tile)
-        kernels = tuple(replace(one, asks=asks) if tile > 1 else one for one in found.kernels)
-        return Adopted(kernels, refused)
+        whole = tuple(replace(one, asks=asks) if tile > 1 else one for one in found.kernels)
+        finish = self.options.finish
+        if finish in ("none", "atomic") and any(one.finish == "host" for one in whole):
+            raise UsageError(
+                f"{self.path}: {links[0].kernel.name} leaves partial results, so --finish {finish} "
+                "does not apply: give --finish host or relaunch"
+            )
+        return Adopted(whole, refused)
 
     def _stages(
         self, links: Sequence[Recognised], again: Sequence[Recognised], n: int, rows: int

@@ -207,6 +207,29 @@ def record_sizes(
     return recorder.function_sizes(() if entry in (None, "main") else (str(entry),), sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledMain:
+    """A main() that was compiled once, to be recorded with different arguments."""
+
+    recorder: _Recorder
+    executable: Executable
+
+    def record(self, arguments: Sequence[str]) -> Recording:
+        """What it launches with these arguments. Raises RecordingError if that is nothing."""
+        run = run_host(self.executable.path, arguments, self.recorder.limits)
+        if not _launches(run):
+            raise RecordingError(_no_launch(self.recorder.path.name, "main()", run))
+        return self.recorder.recording(run, "main", None)
+
+
+def compile_main(
+    path: Path, include: Sequence[Path], define: Sequence[str], cache: Path | None
+) -> CompiledMain:
+    """The main() of a file. Raises RecordingError if it does not compile."""
+    recorder = _Recorder(path, tuple(include), tuple(define), DEFAULT_LIMITS, cache)
+    return CompiledMain(recorder, recorder.build(recorder.text(), None))
+
+
 class _NoMain(Exception):
     pass
 
