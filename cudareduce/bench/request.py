@@ -188,7 +188,8 @@ def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> Ext
         identity=problem.identity, rtol=problem.rtol, map=selection.mapped,
     )  # fmt: skip
     tell = partial(say, quiet=quiet)
-    return ExternalFiles(options, tell, _shapes(problem), cache, requested)
+    multiple = request.terms.multiple_of or 1
+    return ExternalFiles(options, tell, _shapes(problem), cache, requested, multiple=multiple)
 
 
 def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:

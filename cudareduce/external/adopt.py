@@ -11,7 +11,14 @@ from pathlib import Path
 from cudareduce.errors import UsageError
 from cudareduce.external.identify import Identification, Identity
 from cudareduce.external.options import NOTHING_REQUESTED, Requested
-from cudareduce.external.program import INITIAL, device_text, has_caller, limit_initial, program_of
+from cudareduce.external.program import (
+    INITIAL,
+    device_text,
+    has_caller,
+    has_scratch,
+    limit_initial,
+    program_of,
+)
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials, budget
@@ -133,10 +140,14 @@ def _adopted(
             if attempt is None:
                 continue
             identity = attempt.identification.identify(attempt.integers)
-            if identity is not None and (best is None or identity.fit > best[1].fit):
+            if identity is not None and (best is None or _rank(identity) > _rank(best[1])):
                 best = attempt, identity, initial
             tried.append((attempt, initial))
-            if best is not None and best[1].fit == 1:
+            # A counter that its caller clears may turn partial results into one.
+            counted = initial == "" and has_scratch(reference, roles)
+            if best is not None and _rank(best[1]) == (1, True):
+                break
+            if best is not None and best[1].fit == 1 and not counted:
                 break
         if best is not None:
             attempt, identity, initial = best
@@ -158,6 +169,11 @@ def _adopted(
         f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
         "operator that is known (--op, --map or --op-expr name one)"
     )
+
+
+def _rank(identity: Identity) -> tuple[float, bool]:
+    """How well a program fits; a finished result is better than partial results."""
+    return identity.fit, identity.layout != "partials"
 
 
 def _is_unsynchronised(attempt: _Attempt, path: Path, cache: Path | None) -> bool:
@@ -206,7 +222,10 @@ class _Attempt:
         if initial:
             width = DTYPES[self.program.result].size
             runs = tuple(limit_initial(run, width) for run in runs)
-        program = replace(self.program, runs=runs, computes=identity.reduction, fit=identity.fit)
+        fault = next(iter(self.identification.faults), "")
+        program = replace(
+            self.program, runs=runs, computes=identity.reduction, fit=identity.fit, fault=fault
+        )
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)
 

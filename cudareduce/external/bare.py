@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
-from math import prod
+from math import lcm, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -149,6 +149,8 @@ class Guess:
 
 
 _ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
+#: What a kernel reads that is meant for several blocks.
+_BLOCK_INDEX = re.compile(r"blockIdx|gridDim|this_grid|group_index|block_rank|block_index")
 _GRIDS = {
     "cover": "cover", "fill": "fill", "per_sm": "per_sm", "block_per_row": "rows",
     "thread_per_row": "threads", "warp_per_row": "warps",
@@ -179,10 +181,10 @@ class BareKernel:
         """True if its blocks wait for each other."""
         return "this_grid" in self.function.body
 
-    def said(self, options: LaunchOptions) -> dict[str, Argument]:
+    def said(self, launch: LaunchOptions) -> dict[str, Argument]:
         """The --arg of each parameter that has one."""
         own = self.function.name
-        return {one.name: one for one in options.arguments if one.applies_to(own)}
+        return {one.name: one for one in launch.arguments if one.applies_to(own)}
 
     def integers(self) -> list[str]:
         """The names of its whole numbers."""
@@ -191,7 +193,7 @@ class BareKernel:
     def tile(self, guess: Guess) -> int:
         """The number of elements that divides every size: a kernel without whole numbers does not
         know where its input ends."""
-        return 1 if self.integers() else guess.block * guess.items
+        return 1 if self.integers() or guess.by_rows else guess.block * guess.items
 
     @property
     def lanes(self) -> int:
@@ -228,6 +230,7 @@ class BareFile:
     options: LaunchOptions
     requested: Requested
     cache: Path | None
+    multiple: int = 1  # that divides every size, as the user says
 
     def functions(self) -> list[Function]:
         """The kernels of the file, or those that are named. Raises UsageError if there are none."""
@@ -530,6 +533,9 @@ class BareFile:
                     near = adopt(made, self.cache, self.requested)
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
+        if best is not None and best.program.fault and not self.options.arg:
+            refused = f"{best.kernel.name} cannot be run at every size: {best.program.fault}"
+            best = None  # the launch may be wrong, and not the kernel
         chosen = best or first
         if chosen is not None:
             return chosen
@@ -540,7 +546,7 @@ class BareFile:
     def _recorded(self, main: CompiledMain, kernel: BareKernel, guess: Guess) -> list[Recording]:
         """The recordings of one launch at small sizes."""
         found = []
-        for n, rows in tried_shapes(guess, kernel.tile(guess)):
+        for n, rows in tried_shapes(guess, lcm(kernel.tile(guess), self.multiple)):
             with suppress(UsageError):
                 found.append(self._record(main, [kernel], [Stage(kernel, guess, n, rows)]))
         return found
@@ -556,7 +562,9 @@ class BareFile:
         own = [(n, rows) for n, rows in own if n % tile == 0]
         kernels = list(dict.fromkeys(link.kernel for link in links))
         main, made = self._main(kernels), list[Recording]()
-        for n, rows in dict.fromkeys((*shapes_of(guess, sizes, tile), *own)):
+        usual = shapes_of(guess, sizes, lcm(tile, self.multiple))
+        shown = max(own or usual, key=prod, default=(1, 1))
+        for n, rows in dict.fromkeys((shown, *usual, *own)):
             with suppress(UsageError):
                 stages = self._stages(links, again, n, rows)
                 result = again[0].writes if again else None
@@ -675,34 +683,35 @@ def _is_named(function: Function, entry: str) -> bool:
     return base in (function.name, function.name.rpartition("::")[2])
 
 
-def guesses(kernel: BareKernel, options: LaunchOptions, blocks: Sequence[int]) -> Iterator[Guess]:
+def guesses(kernel: BareKernel, launch: LaunchOptions, blocks: Sequence[int]) -> Iterator[Guess]:
     """Likely launches of a kernel in blocks of these sizes, as far as the options leave them
     open."""
-    said = kernel.said(options)
+    said = kernel.said(launch)
     integers = kernel.integers()
     free = [name for name in integers if name not in said]
     body = kernel.function.body
-    blocks = (options.block,) if options.block else blocks
-    row_grids: tuple[str, ...] = ("rows", "threads", "warps", "columns", "column threads", "one")
-    grids: tuple[str, ...] = ("few", "one") if kernel.is_cooperative else ("cover", "few", "one")
-    if options.grid is not None:
-        grids = row_grids = (_GRIDS.get(str(options.grid), str(options.grid)),)
-    many = (options.items,) if options.items else (1, 2, 4)
+    blocks = (launch.block,) if launch.block else blocks
+    row_grids: tuple[str, ...] = ("rows", "threads", "warps", "columns", "column threads")
+    grids: tuple[str, ...] = ("few",) if kernel.is_cooperative else ("cover", "few")
+    if not _BLOCK_INDEX.search(body):
+        grids = row_grids = ("one",)
+    if launch.grid is not None:
+        grids = row_grids = (_GRIDS.get(str(launch.grid), str(launch.grid)),)
     flags = (0, 1) if any(p.kind in ("bool", "float") for p in kernel.parameters) else (0,)
     named_rows = any("rows" in one.what for one in said.values())
-    by_rows = [True] if named_rows else [False] if len(free) < 2 else [True, False]
-    for rows, values in product(by_rows, _values(len(free), kernel.lanes)):
-        if free and any("rows" in word for word in values) != (rows and not named_rows):
+    for by_rows, values in _values(len(free), kernel.lanes):
+        if named_rows and not by_rows:
             continue
         given = dict(zip(free, values, strict=True))
         words = tuple(given.get(name, "1") for name in integers)
-        for grid, items, block, flag in product(
-            row_grids if rows else grids, (1,) if rows else many, blocks, flags
-        ):
-            shared = options.shared
+        for grid, block, flag in product(row_grids if by_rows else grids, blocks, flags):
+            shared = launch.shared
             if shared is None:
                 shared = 8 * block if "extern" in body else 0
-            yield Guess(block, grid, words, items, shared, rows, flag)
+            for items in (
+                (launch.items,) if launch.items else (1, 2, 4) if grid == "cover" else (1,)
+            ):
+                yield Guess(block, grid, words, items, shared, by_rows, flag)
 
 
 def _blocks_of(kernel: BareKernel) -> Iterator[int]:
@@ -717,24 +726,29 @@ def _blocks_of(kernel: BareKernel) -> Iterator[int]:
     yield from dict.fromkeys((*likely, _DEFAULT_BLOCK))
 
 
-def _values(count: int, lanes: int) -> Iterator[tuple[str, ...]]:
-    """Expressions for `count` whole-number parameters, the likeliest first, of a kernel that reads
-    vectors of so many elements."""
+def _values(count: int, lanes: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """Whether a kernel may reduce rows, and expressions for its `count` whole-number parameters,
+    the likeliest first; `lanes` are the elements of its vectors."""
     if count == 0:
-        yield ()
+        yield False, ()
+        yield True, ()
     elif count == 1:
         if lanes > 1:
-            yield (f"n / {lanes}",)
-        yield from (("n",), ("GRID",), ("n / 2",), ("1",))
+            yield False, (f"n / {lanes}",)
+        yield False, ("n",)
+        yield True, ("n",)
+        yield from ((False, (value,)) for value in ("GRID", "n / 2", "1"))
     elif count == 2:
-        yield from (("rows", "n"), ("n", "rows"), ("n", "1"), ("1", "n"), ("n", "BLOCK"),
-                    ("n", "GRID"), ("n", "0"), ("0", "n"))  # fmt: skip
+        yield True, ("rows", "n")
+        yield True, ("n", "rows")
+        yield from ((False, pair) for pair in (("n", "1"), ("1", "n"), ("n", "BLOCK"),
+                                               ("n", "GRID"), ("n", "0"), ("0", "n")))  # fmt: skip
     else:
-        rest = count - 2
-        yield ("rows", "n", *("1",) * rest)
-        yield (*("1",) * rest, "rows", "n")
-        yield ("n", *("1",) * (count - 1))
-        yield (*("1",) * (count - 1), "n")
+        ones = ("1",) * (count - 2)
+        yield True, ("rows", "n", *ones)
+        yield True, (*ones, "rows", "n")
+        yield False, ("n", "1", *ones)
+        yield False, ("1", *ones, "n")
 
 
 def tried_shapes(guess: Guess, tile: int) -> list[Shape]:
@@ -764,13 +778,13 @@ def _first_error(messages: str) -> str:
 _UNKNOWN_NAME = re.compile(r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared)")
 
 
-def command_to_copy(kernel: BareKernel, options: LaunchOptions, error: str = "") -> str:
+def command_to_copy(kernel: BareKernel, launch: LaunchOptions, error: str = "") -> str:
     """A complete command that launches a kernel, with a value for each parameter, and with a type
     for the name that the compiler does not know."""
-    said = kernel.said(options)
+    said = kernel.said(launch)
     parameters = kernel.parameters or tuple(map(_as_written, kernel.function.parameters))
-    block = str(options.block or next(_blocks_of(kernel)))
-    grid = str(options.grid or "cover")
+    block = str(launch.block or next(_blocks_of(kernel)))
+    grid = str(launch.grid or "cover")
     words = ["cudareduce", "verify", str(kernel.path), "--entry", kernel.name]
     words += ["--block", block, "--grid", grid]
     left = {"in": ["in", "in2"], "out": ["out"], "integer": ["n", "rows"]}
@@ -786,8 +800,8 @@ def command_to_copy(kernel: BareKernel, options: LaunchOptions, error: str = "")
         words += ["--arg", f"{parameter.name}={given.what if given else value}"]
     unknown = _UNKNOWN_NAME.search(error)
     missing = [f"{unknown[1]}=float"] if unknown else []
-    for definition in (*options.defined, *missing):
+    for definition in (*launch.defined, *missing):
         words += ["-D", definition]
-    for folder in options.headers:
+    for folder in launch.headers:
         words += ["-I", str(folder)]
     return shlex.join(words)

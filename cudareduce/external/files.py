@@ -34,6 +34,7 @@ class ExternalFiles:
     cache: Path | None = None
     requested: Requested = NOTHING_REQUESTED
     sizes: Sequence[int] = SIZES
+    multiple: int = 1  # that divides every size, as the user says
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
@@ -113,7 +114,7 @@ class ExternalFiles:
         """The kernels of a file, each in the first launch under which it is recognised."""
         options = self.options
         device = read_device_file(path, text, options.headers, options.defined)
-        file = BareFile(path, device, options, self.requested, self.cache)
+        file = BareFile(path, device, options, self.requested, self.cache, self.multiple)
         kernels: list[Kernel] = []
         refused: list[str] = []
         functions = file.functions()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,7 +90,14 @@ def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path])
         folders += include
         if quoted:
             folders += _neighbours(beside)
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+    return next((folder / name for folder in folders if _is_file(folder / name)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """True for a file; False for a name that no file can have, too."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
 
 
 @cache
@@ -125,7 +133,7 @@ def _known_header(name: str) -> str | None:
             return header
     if _RUNTIME_HEADERS.fullmatch(name):
         return "cuda_runtime.h"
-    if any((folder / name).is_file() for folder in (HEADERS, *_system_folders())):
+    if any(_is_file(folder / name) for folder in (HEADERS, *_system_folders())):
         return name
     return "samples.h" if _SAMPLE_HEADERS.fullmatch(Path(name).name) else None
 
@@ -177,11 +185,14 @@ def preprocess(
                 own_folders.append(root)
             continue
         placeholder = deep / name.lstrip("/")
-        if folder.resolve() not in placeholder.resolve().parents:
-            continue
-        placeholder.parent.mkdir(parents=True, exist_ok=True)
         known = _known_header(name) if not device else name if _is_of_device(name) else None
-        placeholder.write_text(f"#pragma recorder include {known}\n" if known else "")
+        try:
+            if folder.resolve() not in placeholder.resolve().parents:
+                continue
+            placeholder.parent.mkdir(parents=True, exist_ok=True)
+            placeholder.write_text(f"#pragma recorder include {known}\n" if known else "")
+        except (OSError, ValueError):  # a name that no file can have
+            continue
         if _known_header(name) is None and name not in missing:
             missing.append(name)
     defined = (*_PREDEFINED, *([f"__CUDA_ARCH__={DEFAULT_ARCH}"] if device else ()), *define)

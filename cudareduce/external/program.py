@@ -120,6 +120,11 @@ def has_caller(segment: Segment, roles: Roles) -> bool:
     return bool(_of_caller(segment, roles))
 
 
+def has_scratch(segment: Segment, roles: Roles) -> bool:
+    """True if an unrecorded caller may set memory besides the result, such as a counter."""
+    return any(buffer.id != roles.result for buffer in _of_caller(segment, roles))
+
+
 def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
     """Buffers that a caller may set: those of parameters, and managed ones that nothing sets, which
     are 0 when they are new."""

@@ -374,7 +374,8 @@ def _extent(segment: Segment, number: int) -> tuple[int, int]:
 def _used(segment: Segment, number: int) -> int:
     """Bytes of a buffer that hold elements: as many as the kernels' extents say, if these leave
     less than half of it unused, as a host function's caller gives more than it needs."""
-    buffer, width = segment.buffer(number), segment.elements(number)[1]
+    buffer, dtype = segment.buffer(number), element_type(segment.elements(number)[0])
+    width = _scalar_size(dtype) if dtype else 0
     extents = [value for value in segment.integers() if value > 1]
     blocks = [size for launch in segment.launches for size in launch.grid if size > 1]
     if buffer.parameter is None or not width or not extents:

@@ -116,6 +116,7 @@ class Program:
     summary: str = ""
     computes: Reduction | None = None  # identified from its results
     fit: float = 1.0  # share of inputs on which it computes that; 0: it is the nearest candidate
+    fault: str = ""  # why a small run gave no result
     fixed: bool = False  # n cannot be varied: the size is the file's
 
     def run(self, n: int, rows: int) -> Run | None:
