@@ -63,8 +63,10 @@ class Settings:
         for choice in choices:
             kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
             program = kernel.program
-            if program is not None and program.computes is not None and self.instead:
-                shares.setdefault(program.computes, []).append(choice)
+            mapped = any(reduction.map for reduction in self.reductions)
+            computes = program.computes if program is not None else None
+            if computes is not None and self.instead and not mapped:
+                shares.setdefault(computes, []).append(choice)
                 continue
             if kernel.foreign and all(kernel.why_not(r) for r in mine):
                 others = (_of(choice, reduction) for reduction in self.instead)
