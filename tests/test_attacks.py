@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -802,32 +802,35 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def processes(found: Callable[[int, int], bool]) -> set[int]:
-    """Living processes of which `found(parent, session)`; Python's own resource tracker is none."""
-    living = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (thrice a row)
+def living(pids: Iterable[int]) -> dict[int, int]:
+    """The session of each of these processes that has not ended; Python's own resource tracker is
+    left out."""
+    found = {}
+    for pid in pids:
         try:
-            with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
-                state, parent, _, session = stat.read().rpartition(b")")[2].split()[:4]
-            if state in b"ZX" or not found(int(parent), int(session)):
+            with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 (for speed)
+                state, _, _, session = stat.read().rpartition(b")")[2].split()[:4]
+            if state in b"ZX" or b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 continue
-            if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                living.add(int(pid))
         except OSError:
             continue
-    return living
+        found[pid] = int(session)
+    return found
 
 
 def children() -> set[int]:
     """Living child processes of this one, and of the one that its children are forked from."""
     fork_server()
     forked_from = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    return processes(lambda parent, session: parent in (os.getpid(), forked_from))
+    files = (file for parent in (os.getpid(), forked_from)
+             for file in Path(f"/proc/{parent}/task").glob("*/children"))  # fmt: skip
+    return set(living(int(pid) for file in files for pid in file.read_text().split()))
 
 
 def in_session(leader: int) -> set[int]:
     """Living processes of a session."""
-    return processes(lambda parent, session: session == leader)
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return {pid for pid, session in living(pids).items() if session == leader}
 
 
 def end(pids: set[int]) -> None:

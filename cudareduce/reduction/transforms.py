@@ -159,7 +159,7 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> CompiledOperator:
     cpp, wide = _WIDE.get(acc.name, (acc.cpp, acc.storage))
     program = _compile(
         "operator.cpp", f"--op-expr {op.expression!r} with --identity {op.identity_text!r}", acc,
-        Element=_element_type(dtype)[0], Wide=cpp, Narrow=acc.cpp, EXPRESSION=op.expression,
+        Element=_element_type(dtype)[0], Wide=cpp, Narrow=acc.cpp, EXPRESSION=f"({op.expression})",
         IDENTITY=op.identity_text,
     )  # fmt: skip
     return CompiledOperator(program, wide, acc.storage)
@@ -287,5 +287,5 @@ def _transform_program(reduction: Reduction) -> Program:
         "transform.cpp", f"the map {transform.expression!r}", acc,
         Element=_element_type(reduction.dtype)[0], Narrow=acc.cpp, Term=reduction.terms.cpp,
         FLOATS=int(acc.kind == "float"), EXTREMUM=int(op in ("min", "max")),
-        LARGEST=int(op == "max"), INPUTS=transform.inputs, EXPRESSION=transform.expression,
+        LARGEST=int(op == "max"), INPUTS=transform.inputs, EXPRESSION=f"({transform.expression})",
     )  # fmt: skip
