@@ -24,6 +24,7 @@ import numpy as np
 
 from cudareduce.compare.baseline import Identity, identity, problem
 from cudareduce.compare.history_store import Entry
+from cudareduce.compare.verdicts import launched_code
 from cudareduce.distributions import student_tail
 from cudareduce.results.record import Record
 
@@ -84,15 +85,10 @@ class Series:
         MACHINE if the same machine code ran at the best level."""
         if log(self.change) <= log1p(threshold):
             return "SAME"
-        codes = {_code(point.record) for point in self.points[self.best.first : self.best.end]}
-        return "MACHINE" if _code(self.record) in codes - {None} else "SLOWER"
-
-
-def _code(record: Record) -> tuple[object, ...] | None:
-    """The machine code and its launch; None if unknown."""
-    if record.cubin_sha is None:
-        return None
-    return record.cubin_sha, record.grid, record.passes, record.block, record.items
+        codes = {
+            launched_code(point.record) for point in self.points[self.best.first : self.best.end]
+        }
+        return "MACHINE" if launched_code(self.record) in codes - {None} else "SLOWER"
 
 
 def all_series(entries: Sequence[Entry]) -> list[Series]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from cudareduce.compare.baseline import STRICT
 from cudareduce.errors import UsageError
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.results.record import Record, Run
-from cudareduce.results.store import Unfit, parse
+from cudareduce.results.store import Unfit, known_fields, parse
 
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 1
@@ -59,22 +58,14 @@ def line_of(run: Run) -> str:
     tool = run.tool
     values = {
         "schema": SCHEMA, "created": run.created, "version": tool.get("version"),
-        "git": tool.get("git"), "device": _known(asdict(run.device)),
+        "git": tool.get("git"), "device": known_fields(asdict(run.device)),
         "flush_bytes_read": run.protocol.get("flush_bytes_read"),
         "records": [
-            _known({name: getattr(record, name) for name in (*_ALWAYS, *_FIGURES)})
+            known_fields({name: getattr(record, name) for name in (*_ALWAYS, *_FIGURES)})
             for record in run.records if record.time_us is not None and record.verdict == "pass"
         ],
     }  # fmt: skip
     return json.dumps(values, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are neither None nor infinite nor NaN."""
-    return {
-        key: value for key, value in values.items()
-        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
-    }  # fmt: skip
 
 
 def entry_of(line: str) -> Entry:

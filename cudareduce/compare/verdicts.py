@@ -349,11 +349,15 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     return Row(old, new, verdict, reason, threshold, change)
 
 
-def _same_code(old: Record, new: Record) -> bool:
-    def launched(record: Record) -> tuple[object, ...]:
-        return record.cubin_sha, record.grid, record.passes, record.block, record.items
+def launched_code(record: Record) -> tuple[object, ...] | None:
+    """The machine code and its launch; None if unknown."""
+    if record.cubin_sha is None:
+        return None
+    return record.cubin_sha, record.grid, record.passes, record.block, record.items
 
-    return old.cubin_sha is not None and launched(old) == launched(new)
+
+def _same_code(old: Record, new: Record) -> bool:
+    return old.cubin_sha is not None and launched_code(old) == launched_code(new)
 
 
 def _other_differences(old: Record, new: Record) -> Iterator[str]:

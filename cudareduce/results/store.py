@@ -122,11 +122,11 @@ def to_json(run: Run) -> str:
         "schema": run.schema,
         "created": run.created,
         "tool": dict(run.tool),
-        "device": _known(asdict(run.device)),
+        "device": known_fields(asdict(run.device)),
         "protocol": dict(run.protocol),
     }
     fields = "".join(f' "{name}": {_compact(value)},\n' for name, value in head.items())
-    records = ",\n".join(f"  {_compact(_known(asdict(record)))}" for record in run.records)
+    records = ",\n".join(f"  {_compact(known_fields(asdict(record)))}" for record in run.records)
     return f'{{\n{fields} "records": [\n{records}\n ]\n}}\n'
 
 
@@ -134,7 +134,8 @@ def _compact(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def _known(values: dict[str, Any]) -> dict[str, Any]:
+def known_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """The values that are neither None nor infinite nor NaN."""
     return {key: value for key, value in _plain(values).items() if value is not None}
 
 
