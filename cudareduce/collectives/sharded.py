@@ -24,7 +24,7 @@ from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.edges import at_edges
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.preconditions import with_races
-from cudareduce.bench.records import chosen_of
+from cudareduce.bench.records import case_fields
 from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
@@ -110,12 +110,9 @@ def shard_record(
     """The record of a combination of a case on `n` elements, without times."""
     cold = n * case.reduction.dtype.size / ranks >= _COLD_BYTES
     plain = Record(
-        kernel=case.kernel.id, op=case.reduction.op.name, dtype=case.reduction.dtype.name,
-        acc=case.reduction.acc.name, n=n, rows=1, block=case.block, items=case.items, grid=None,
-        passes=None, backend=backend, scope=case.kernel.scope, timing="cold" if cold else "warm",
-        region="total", pattern="exact", verdict=verdict.outcome, reason=verdict.reason,
-        suite=case.suite, name=case.name, source_sha=case.kernel.sha, cause=verdict.cause,
-        chosen=chosen_of(case.kernel), ranks=ranks, engine=engine,
+        op=case.reduction.op.name, dtype=case.reduction.dtype.name, acc=case.reduction.acc.name,
+        n=n, rows=1, backend=backend, timing="cold" if cold else "warm", region="total",
+        pattern="exact", ranks=ranks, engine=engine, **case_fields(case, verdict, None),
     )  # fmt: skip
     return replace(plain, **fields)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import Launch
-from cudareduce.gpu.driver import explained, library
+from cudareduce.backend import KernelCall, Launch
+from cudareduce.gpu.driver import library
+from cudareduce.gpu.driver_module import DriverModule
 from cudareduce.libraries.contract import DeviceInput
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction
@@ -72,10 +72,6 @@ def in_order(*launches: Launch) -> Launch:
     return run
 
 
-#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, to be raised above 48 KiB.
-_MAX_SHARED, _DEFAULT_SHARED = 8, 48 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class Cubin:
     """One kernel: machine code, entry name, threads per block and bytes of shared memory."""
@@ -86,34 +82,16 @@ class Cubin:
     shared: int
 
 
-def _check(code: int) -> None:
-    if code:
-        raise RuntimeError(explained(library(), code))
-
-
 @cache
-def _function(cubin: Cubin) -> Any:
-    """The function, loaded into the current context and never unloaded."""
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _check(library().cuModuleLoadData(ctypes.byref(module), cubin.code))
-    _check(library().cuModuleGetFunction(ctypes.byref(function), module, cubin.entry.encode()))
-    if cubin.shared > _DEFAULT_SHARED:
-        _check(library().cuFuncSetAttribute(function, _MAX_SHARED, cubin.shared))
-    return function
+def _module(cubin: Cubin) -> DriverModule:
+    """The module, loaded into the current context and never unloaded."""
+    return DriverModule(library(), cubin.code, [cubin.entry])
 
 
 def launcher(cubin: Cubin, grid: int, arguments: list[int], stream: int) -> Launch:
-    """A function that launches the kernel; every argument is 64 bits."""
-    function = _function(cubin)
-    values = (ctypes.c_uint64 * len(arguments))(*arguments)
-    start = ctypes.addressof(values)
-    pointers = (ctypes.c_void_p * len(arguments))(*(start + 8 * k for k in range(len(arguments))))
-    launch, handle = library().cuLaunchKernel, ctypes.c_void_p(stream)
-    words = (function, grid, 1, 1, cubin.threads, 1, 1, cubin.shared, handle, pointers, None)
-
-    def run(_kept: Any = values) -> None:
-        code = launch(*words)
-        if code:
-            _check(code)
-
-    return run
+    """A launch of the kernel; every argument is 64 bits."""
+    call = KernelCall(
+        kernel=0, grid=(grid, 1, 1), block=(cubin.threads, 1, 1), shared=cubin.shared,
+        cooperative=False, arguments=tuple(arguments),
+    )  # fmt: skip
+    return _module(cubin).launcher(call, stream, 0)
