@@ -1,8 +1,8 @@
-"""A plan tied to buffers: what is enqueued, read back, and looked at for damage."""
+"""A plan bound to buffers: its launches, its results, and the damage they did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,14 +25,13 @@ from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers
 from cudareduce.reduction.reference import preset, reference
 
-#: Scratch buffers that are zeroed when they are allocated, and then left to the kernel.
+#: Scratch buffers that are zeroed once; after that the kernel maintains them.
 KEPT = frozenset({"counter", "workspace"})
-#: What is given, and not the kernel's own.
 INPUTS = frozenset({"in", "other"})
 
 
 def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buffer | int]:
-    """What the entry point is launched with in one step of a plan."""
+    """The kernel arguments of one launch of a plan."""
     args: list[Buffer | int] = [buffers[step.source], buffers[step.target], step.n]
     if plan.kernel.inputs > 1:
         args.insert(1, buffers["other"])
@@ -42,16 +41,15 @@ def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buf
 
 
 class Workspaces:
-    """The workspace of each case: launches of all sizes follow one another there, as they would in
-    a program."""
+    """The workspace of each case, which launches of all sizes share as they would in a program."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._held: dict[Case, Buffer] = {}
 
     def of(self, prepared: Prepared) -> Buffer | None:
-        """That of a case, with room for all its plans, zeroed when it is first asked for; None if
-        it has none. May raise OutOfMemory."""
+        """The workspace of a case, large enough for all its plans and zeroed at first; None if it
+        has none. Raises OutOfMemory."""
         most = max(plan.scratch.get("workspace", 0) for plan in prepared.plans.values())
         held = self._held.get(prepared.case)
         if held is None and most:
@@ -60,55 +58,52 @@ class Workspaces:
         return held
 
     def release(self) -> None:
-        """Free them."""
+        """Free all workspaces."""
         self._backend.free(*self._held.values())
 
 
 class Replay:
-    """The launches, fills and copies of an external program on its buffers, in its author's order;
-    `given` are the inputs by their names in the program."""
+    """The launches, fills and copies of an external program in its author's order; `given` are the
+    inputs by their names in the program. Raises OutOfMemory."""
 
     def __init__(
         self, backend: Backend, external: ExternalProgram, run: Run, program: Program,
         given: Mapping[str, Buffer],
     ) -> None:  # fmt: skip
-        self._backend = backend
+        self._backend, self._program = backend, program
         self.own = {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
         self.buffers = {**given, **self.own}
-        self._initial: list[tuple[Buffer, bytes]] = []
+        #: The memory and the initial bytes of each variable.
+        self.variables: list[tuple[Buffer, bytes]] = []
         for index, variable in enumerate(external.variables):
             memory, initial = backend.variable(program, index, variable.nbytes)
             self.buffers[variable.buffer] = memory
-            self._initial.append((memory, initial))
-        self.launches = tuple(self._ready(program, step) for step in run.steps)
-
-    @property
-    def variables(self) -> tuple[Buffer, ...]:
-        """The memory of the program's variables."""
-        return tuple(memory for memory, _ in self._initial)
+            self.variables.append((memory, initial))
+        self.launches = tuple(map(self._launch, run.steps))
 
     def reset_variables(self) -> None:
-        """Give variables the values that they have when the program is loaded."""
-        for memory, initial in self._initial:
+        """Give all variables their initial values."""
+        for memory, initial in self.variables:
             self._backend.write(memory, np.frombuffer(initial, np.uint8))
 
-    def _ready(self, program: Program, step: ProgramStep) -> Launch:
+    def _launch(self, step: ProgramStep) -> Launch:
+        backend, buffers = self._backend, self.buffers
         match step:
             case KernelStep():
                 arguments = tuple(self._argument(one) for one in step.arguments)
                 shape = step.grid, step.block, step.shared, step.cooperative
-                return self._backend.call(program, KernelCall(step.kernel, *shape, arguments))
+                return backend.call(self._program, KernelCall(step.kernel, *shape, arguments))
             case FillStep(target):
-                buffer, pattern = self.buffers[target.buffer], bytes([step.byte]) * step.nbytes
-                return self._backend.filler(buffer, pattern, target.offset)
+                pattern = bytes([step.byte]) * step.nbytes
+                return backend.filler(buffers[target.buffer], pattern, target.offset)
             case WriteStep(target):
                 data = self._argument(step.value)
                 assert isinstance(data, bytes)
-                return self._backend.filler(self.buffers[target.buffer], data, target.offset)
+                return backend.filler(buffers[target.buffer], data, target.offset)
             case CopyStep(target, source):
-                return self._backend.copier(
-                    self.buffers[target.buffer], target.offset, self.buffers[source.buffer],
-                    source.offset, step.nbytes,
+                return backend.copier(
+                    buffers[target.buffer], target.offset, buffers[source.buffer], source.offset,
+                    step.nbytes,
                 )  # fmt: skip
 
     def _argument(self, argument: Address | Value) -> int | bytes:
@@ -117,19 +112,18 @@ class Replay:
             return self.buffers[argument.buffer].address + argument.offset
         data = bytearray(argument.data)
         for at, address in argument.pointers:
-            where = self.buffers[address.buffer].address + address.offset
-            data[at : at + 8] = where.to_bytes(8, "little")
+            pointer = self.buffers[address.buffer].address + address.offset
+            data[at : at + 8] = pointer.to_bytes(8, "little")
         return bytes(data)
 
 
 class Bound:
-    """A plan tied to buffers: `run` enqueues one whole reduction, from the input `given`, and the
-    `other` where there are two, to answers.
+    """A plan bound to buffers: `run` enqueues one reduction of the input `given`, and of the
+    `other` input of a transform.
 
-    May raise OutOfMemory when made. A launch that goes wrong is a KernelFault: on the CPU when it
-    is enqueued, on the GPU when it is waited for. A `workspace` that is given holds what launches
-    of this kernel have left there, of whatever size, and is not freed here, nor is an `out` for the
-    answers.
+    Raises OutOfMemory. A faulty launch is a KernelFault: when it is enqueued on the CPU, when it is
+    waited for on the GPU. A given `workspace` keeps the state of earlier launches of this kernel;
+    neither it nor a given `out` for the results is freed here.
     """
 
     def __init__(
@@ -138,41 +132,39 @@ class Bound:
     ) -> None:  # fmt: skip
         self.plan = plan
         self._backend = backend
-        reduction = plan.problem.reduction
         self._buffers: dict[str, Buffer] = {"in": given}
-        self._buffers |= {} if other is None else {"other": other}
+        if other is not None:
+            self._buffers["other"] = other
         self._replay: Replay | None = None
         external = plan.kernel.program
         if plan.recorded is not None and external is not None:
             program = programs[plan.passes[0].unit]
-            self._replay = Replay(backend, external, plan.recorded, program, self._buffers)
-            self._buffers = self._replay.buffers
-            self._launches = self._replay.launches
-            self._shared = self._replay.variables
+            replay = Replay(backend, external, plan.recorded, program, self._buffers)
+            self._replay, self._buffers, self._launches = replay, replay.buffers, replay.launches
+            self._shared = tuple(memory for memory, _ in replay.variables)
             self.out = self._buffers[plan.recorded.result.buffer]
             return
-        self.out = out or backend.allocate(plan.outputs * reduction.result_size)
-        self._buffers["out"] = self.out
+        result_bytes = plan.outputs * plan.problem.reduction.result_size
+        self.out = self._buffers["out"] = out or backend.allocate(result_bytes)
         self._shared = tuple(buffer for buffer in (workspace, out) if buffer is not None)
         for name, nbytes in plan.scratch.items():
             shared = workspace if name == "workspace" else None
             self._buffers[name] = shared or backend.allocate(nbytes)
             if name in KEPT and shared is None:
-                backend.zero(self._buffers[name])  # once: from then on it is the kernel's
-        self._launches = tuple(self._steps(programs))
+                backend.zero(self._buffers[name])
+        self._launches = tuple(self._planned_launches(programs))
 
-    def _steps(self, programs: Programs) -> Iterable[Launch]:
-        plan, backend = self.plan, self._backend
+    def _planned_launches(self, programs: Programs) -> Iterator[Launch]:
+        plan, backend, reduction = self.plan, self._backend, self.plan.problem.reduction
         if plan.preset:
-            reduction = plan.problem.reduction
-            answer = preset(reduction, empty=not plan.passes)
-            yield backend.filler(self._buffers[plan.preset], answer * plan.outputs)
+            value = preset(reduction, empty=not plan.passes)
+            yield backend.filler(self._buffers[plan.preset], value * plan.outputs)
         for step in plan.passes:
-            program, kernel = programs[step.unit], plan.kernel
-            if plan.problem.reduction.op.needs_count:
+            program = programs[step.unit]
+            if reduction.op.needs_count:
                 program.set_constant("COUNT", plan.problem.n)
+            shared = plan.kernel.shared_bytes(reduction, step.block)
             args = arguments(plan, step, self._buffers)
-            shared = kernel.shared_bytes(plan.problem.reduction, step.block)
             yield backend.launcher(program, step.grid, step.block, args, shared)
 
     def run(self) -> None:
@@ -181,17 +173,17 @@ class Bound:
             launch()
 
     def run_before(self) -> None:
-        """Enqueue what a first-pass figure leaves out in front: setting answers to the identity."""
+        """Enqueue the steps before the first launch, which first-pass times leave out."""
         for launch in self._launches[: self._first]:
             launch()
 
     def run_first(self) -> None:
-        """Enqueue what a first-pass figure times: the first launch of the kernel alone. A plan
+        """Enqueue the first launch of the kernel alone, which first-pass times measure. A plan
         without elements has none."""
         self._launches[self._first]()
 
     def run_rest(self) -> None:
-        """Enqueue what a first-pass figure leaves out behind, up to the answers."""
+        """Enqueue the steps after the first launch."""
         for launch in self._launches[self._first + 1 :]:
             launch()
 
@@ -204,7 +196,7 @@ class Bound:
 
     @property
     def own(self) -> tuple[Buffer, ...]:
-        """All its buffers but the inputs and what it shares with others."""
+        """All buffers but inputs and shared ones."""
         return tuple(
             buffer
             for name, buffer in self._buffers.items()
@@ -212,15 +204,14 @@ class Bound:
         )
 
     def reset(self) -> None:
-        """Overwrite all that is its own: another kernel may have written there."""
+        """Overwrite all own buffers: another kernel may have written there."""
         self.poison()
         for name in self._buffers.keys() & KEPT:
             self._backend.zero(self._buffers[name])
 
     def poison(self, byte: int = 0xFF) -> None:
-        """Overwrite everything an earlier run may have left, but for what it may leave to the
-        next: its arrival counter and its workspace. Variables of an external program get the
-        values that they have when it is loaded."""
+        """Overwrite the results of earlier runs, except the counter and workspace, which the kernel
+        maintains. Variables of an external program get their initial values."""
         for name, buffer in self._buffers.items():
             if name not in INPUTS and name not in KEPT and buffer not in self._shared:
                 self._backend.poison(buffer, byte)
@@ -228,31 +219,29 @@ class Bound:
             self._replay.reset_variables()
 
     def restore(self, data: Sequence[Array]) -> None:
-        """Make the inputs what they were, where a launch before has overwritten them; no work may
-        be in flight."""
+        """Write the inputs again, for kernels that overwrite them; no work may be in flight."""
         for name, array in zip(("in", "other"), data, strict=False):
             self._backend.write(self._buffers[name], array)
 
     def answers(self) -> Array:
-        """Wait, and bring the answers back: for each row of the input one value, or one row of
-        components. Partials that the kernel leaves are folded here, in a wider type. Raises
-        KernelFault."""
-        reduction, outputs = self.plan.problem.reduction, self.plan.outputs
-        if self.plan.recorded is not None:
-            return self._recorded_answers(self.plan.recorded)
-        values = self._backend.download(
-            self.out, reduction.result_dtype, outputs * reduction.op.words
-        )
-        return values.reshape(outputs, reduction.op.words) if reduction.op.words > 1 else values
+        """Wait, and download the results: one value, or one row of components, per row of the
+        input. Raises KernelFault."""
+        plan, reduction = self.plan, self.plan.problem.reduction
+        if plan.recorded is not None:
+            return self._recorded_results(plan.recorded)
+        count, words = plan.outputs, reduction.op.words
+        values = self._backend.download(self.out, reduction.result_dtype, count * words)
+        return values.reshape(count, words) if words > 1 else values
 
-    def _recorded_answers(self, run: Run) -> Array:
-        """The results of an external program, in the type in which they are judged."""
+    def _recorded_results(self, run: Run) -> Array:
+        """The results of an external program in the type they are judged in; partial results are
+        folded in a wider type."""
         reduction, external = self.plan.problem.reduction, self.plan.kernel.program
         assert external is not None
         kind, offset = DTYPES[external.result], run.result.offset
         nbytes = offset + self.plan.outputs * kind.size
-        held = self._backend.download(self.out, "uint8", nbytes)[offset:]
-        values = as_numbers(np.ascontiguousarray(held).view(kind.storage), kind)
+        data = self._backend.download(self.out, "uint8", nbytes)[offset:]
+        values = as_numbers(np.ascontiguousarray(data).view(kind.storage), kind)
         if self.plan.folds_on_host:
             plain = replace(reduction, dtype=reduction.acc, map=None)
             values = reference(plain, values.astype(reduction.acc.storage), 1).expected
@@ -260,21 +249,21 @@ class Bound:
         return values.astype(reduction.acc.storage if narrow else reduction.result_dtype)
 
     def damage(self) -> str | None:
-        """What the launches have written outside their buffers or left behind, in words; None if
-        nothing."""
+        """Describes writes outside of the buffers and a counter that is not reset; None if there
+        are none."""
         if "counter" in self._buffers:
             counts = self.plan.scratch["counter"] // 4
             left = int(self._backend.download(self._buffers["counter"], "uint32", counts).max())
             if left:
                 return f"it leaves the counter at {left} to the next launch, not at 0"
         for name, buffer in self._buffers.items():
-            found = self._backend.damage(buffer)
-            if found:
-                return f"it wrote outside {name!r}: {found}"
+            damage = self._backend.damage(buffer)
+            if damage:
+                return f"it wrote outside {name!r}: {damage}"
         return None
 
     def release(self) -> None:
-        """Free all buffers but the inputs. The next plan finds the variables as it loads them."""
+        """Free all own buffers, and give variables their initial values for the next plan."""
         if self._replay is not None:
             self._replay.reset_variables()
         self._backend.free(*self.own)

@@ -1,4 +1,4 @@
-"""A case: a kernel, what it computes, its launch shape; planned for shapes and compiled, once."""
+"""A case: a kernel, a reduction and a launch shape; its plans, and its compiled programs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.operators import Reduction
 
-#: Elements of a row, and rows, as asked for: a kernel may take them in a shape of its own.
+#: Elements of a row, and rows, as requested; a kernel may arrange them differently.
 Shape = tuple[int, int]
 Programs = Mapping[Unit, Program]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One line of a run: a kernel, what it computes, and its launch shape, `block` threads of
-    `items` elements each on `sms` SMs at most; `name` is what `suite` calls it. Where it was chosen
-    for some sizes of a run and not for others, `only` are those, in elements a row."""
+    """One line of a run: a kernel, a reduction, and `block` threads of `items` elements on at most
+    `sms` SMs; `name` is its name in a `suite`. `only` are the sizes, in elements of a row, for
+    which it was selected; None is all."""
 
     kernel: Kernel
     reduction: Reduction
@@ -37,16 +37,16 @@ class Case:
 
     @property
     def asks(self) -> Condition:
-        """What it asks of its input."""
+        """The preconditions of its input."""
         return self.kernel.asks
 
     def at(self, n: int) -> bool:
-        """Whether it is to be measured on rows of `n` elements."""
+        """True if it runs on rows of `n` elements."""
         return self.only is None or n in self.only
 
     def plan(self, n: int, rows: int = 1, limits: DeviceLimits = DEFAULT_LIMITS) -> Plan:
-        """The launches for `rows` reductions of `n` elements, in the shape this kernel takes. One
-        that it cannot take is a UsageError."""
+        """The launches for `rows` reductions of `n` elements. Raises UsageError for a shape that
+        the kernel does not support."""
         problem = Problem(self.reduction, *self.kernel.shape(n, rows))
         return plan(
             self.kernel, problem, block=self.block, items=self.items, limits=limits, sms=self.sms
@@ -55,8 +55,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A case with its plan for each shape that it takes, why it does not take others, and the
-    programs that its plans launch."""
+    """A case with its plan for each supported shape, the reasons against others, and the programs
+    that its plans launch."""
 
     case: Case
     plans: Mapping[Shape, Plan]
@@ -67,8 +67,8 @@ class Prepared:
 def planned(
     case: Case, shapes: Sequence[Shape], limits: DeviceLimits
 ) -> tuple[dict[Shape, Plan], dict[Shape, str]]:
-    """Plans of the shapes that a case takes, and for the others the reason why it does not, in
-    words that follow the kernel's name."""
+    """Plans for the shapes that a case supports, and the reasons against the others, as words that
+    follow the kernel's name."""
     plans: dict[Shape, Plan] = {}
     refusals: dict[Shape, str] = {}
     for shape in shapes:
@@ -96,9 +96,9 @@ def build(
     progress: Callable[[], None] = lambda: None,
     deadline: Deadline | None = None,
 ) -> dict[Case, Programs | BuildError]:
-    """Compile what plans launch, all in parallel, with one `progress` call a unit; a case that does
-    not compile has its error, and one that there was no time for is left out. Raises
-    EnvironmentProblem where there is no compiler."""
+    """Compile the units of all plans in parallel, with one `progress` call for each; the error of a
+    case that does not compile. Cases that the deadline left out are missing. Raises
+    EnvironmentProblem without a compiler."""
     units = {case: dict.fromkeys(u for plan in some for u in plan.units)
              for case, some in plans.items()}  # fmt: skip
     wanted = [(case, unit) for case, names in units.items() for unit in names]
@@ -120,8 +120,7 @@ def build(
 
 
 def programs_of(backend: Backend, plans: Mapping[Case, Plan]) -> dict[Case, Programs]:
-    """The programs of one plan a case, where there is no going on unless all compile: raises
-    BuildError."""
+    """The programs of one plan for each case. Raises BuildError."""
     built = build(backend, {case: [plan] for case, plan in plans.items()})
     programs: dict[Case, Programs] = {}
     for case, made in built.items():

@@ -1,7 +1,7 @@
-"""From a kernel and a problem to launches: grid, passes, buffers, bytes and addition depth.
+"""Plans the launches of a kernel for a problem: grids, buffers, bytes and addition depth.
 
-Pure: no device, no clock. The byte count behind GB/s and the depth behind the error bound come from
-the same object that is launched, so they cannot disagree with it.
+The byte count of GB/s and the depth of the error bound belong to the object that is launched, so
+they always agree with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from cudareduce.reduction.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
-#: Blocks of a cluster: no more are portable (the same, thread block clusters).
+#: Blocks of a cluster; more are not portable (ibid., thread block clusters).
 CLUSTER = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`rows` reductions of `n` elements each, lying one behind the other."""
+    """`rows` reductions of `n` elements each."""
 
     reduction: Reduction
     n: int
@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of the whole input, of both where there are two."""
+        """Bytes of all inputs."""
         return self.elements * self.reduction.dtype.size * self.reduction.inputs
 
 
@@ -64,15 +64,13 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that is launched for one problem, and what follows from it.
+    """All launches for one problem.
 
-    A block has `block` threads, a thread takes `items` elements at a time; no launch has more than
-    `sms` blocks, so that no more SMs work. `preset` names the buffer that must hold the identity,
-    or without elements the answer, when the first pass starts; writing it is part of the timed
-    region. `scratch` gives the bytes of each buffer
-    besides input and output. `depth` bounds the number of roundings any element passes through, so
-    that a sum is within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2).
+    Blocks have `block` threads of `items` elements; at most `sms` blocks limit the SMs at work.
+    `preset` names the buffer that is set to the identity, or without elements to the result, before
+    the first pass, within the timed region. `scratch` has the bytes of each scratch buffer. `depth`
+    is the most roundings of an element, so that a sum is within gamma_depth * sum|x| (Higham,
+    Accuracy and Stability of Numerical Algorithms, 4.2).
     """
 
     kernel: Kernel
@@ -84,29 +82,28 @@ class Plan:
     preset: str | None
     depth: int
     sms: int | None = None
-    recorded: Run | None = None  # of an external program: the steps in place of passes by rule
+    recorded: Run | None = None  # the recorded steps of an external program
 
     @property
     def shares(self) -> bool:
-        """Whether its threads add up shares of a mean, which are rounded before they are added, but
-        for those of a power of two."""
+        """True if threads add shares of a mean, which round unless n is a power of two."""
         mean = self.problem.reduction.op.name == "mean" and self.kernel.finish in UNORDERED
         return mean and bool(self.problem.n & (self.problem.n - 1))
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The translation units that it launches, each once."""
+        """The translation units of all passes."""
         return tuple(dict.fromkeys(step.unit for step in self.passes))
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """The scratch buffers that the entry point takes behind its counts."""
+        """The scratch buffers among the kernel's arguments, in order."""
         names = ("partials", "counter", "workspace")
         return tuple(name for name in names if name in self.scratch)
 
     @property
     def outputs(self) -> int:
-        """How many values the last launch leaves: answers, or partials for the host to fold."""
+        """The number of values that the last launch writes: results, or partials for the host."""
         if not self.folds_on_host:
             return self.problem.rows
         if self.recorded is not None:
@@ -115,13 +112,13 @@ class Plan:
 
     @property
     def folds_on_host(self) -> bool:
-        """True if what the launches leave are partials."""
+        """True if the host folds partials."""
         return self.kernel.finish == "host" and bool(self.passes)
 
     @property
     def tree(self) -> Tree:
-        """The order in which the first row is added up, as far as the kernel's header determines
-        it: what must have come together before others do. Costs a moment an element."""
+        """The summation order of the first row, as far as the kernel's front matter determines
+        it. Takes time for each element."""
         rows = max(1, self.problem.rows)
         fixed = fixed_warps(self.kernel, self.problem.n, self.problem.reduction.dtype.size)
         if fixed and self.passes:
@@ -131,27 +128,18 @@ class Plan:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the algorithm's own traffic: each input read once, each output written once."""
+        """Bytes that any algorithm moves: each input read once, each output written once."""
         own, again = self.problem.reduction, (self.problem.rows - 1) * self.problem.n
         twice = again * own.dtype.size if own.map and own.map.one_row else 0
         return self.problem.input_bytes - twice + self.outputs * own.result_size
 
 
 def plan(
-    kernel: Kernel,
-    problem: Problem,
-    *,
-    block: int | None = None,
-    items: int | None = None,
-    limits: DeviceLimits = DEFAULT_LIMITS,
-    sms: int | None = None,
-) -> Plan:
-    """Plan the launches of one problem; `block` and `items` are the kernel's own unless given, and
-    `sms` is how many SMs may work, at most.
-
-    What the kernel or CUDA cannot take is a UsageError: rows, or a length of them, that the kernel
-    does not reduce, a part of a tile where it takes whole ones, more than 2^31 - 1 blocks.
-    """
+    kernel: Kernel, problem: Problem, *, block: int | None = None, items: int | None = None,
+    limits: DeviceLimits = DEFAULT_LIMITS, sms: int | None = None,
+) -> Plan:  # fmt: skip
+    """Plan the launches of one problem; `block` and `items` default to the kernel's. Raises
+    UsageError if the kernel does not support the shape, or needs more than 2^31 - 1 blocks."""
     reason = kernel.why_not_shape(problem.n, problem.rows)
     if reason:
         raise UsageError(f"{kernel.id} {reason}")
@@ -193,8 +181,8 @@ def plan(
 
 
 def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
-    """The launches that the author's host code makes for this problem. The order of additions is
-    unknown, so the depth is that of adding one by one."""
+    """The launches of the author's host code for this problem. Their summation order is unknown, so
+    the depth is that of adding one by one."""
     n, rows = problem.n, problem.rows
     run = program.run(n, rows)
     reason = kernel.asks.why_not(n, rows)

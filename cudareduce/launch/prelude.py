@@ -1,8 +1,7 @@
-"""The typed prelude: the lines put in front of a kernel file to make it a translation unit.
+"""The prelude: C++ declarations in front of a kernel file that make it a translation unit.
 
-Types, operator, block size and items arrive as C++ declarations, not as -D macros (a macro `T` or
-`In` would rewrite CUDA's own headers), and the header of a kernel is their only source, so header
-and code cannot disagree. `#line` keeps compiler messages and profilers on the real file.
+Types, operator, block size and items are declarations and not -D macros, since a macro `T` or `In`
+would change CUDA's headers. `#line` keeps compiler messages and profilers on the kernel file.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Operator, Reduction
 
-#: Which pass of a plan a translation unit serves. Only the first (or only) pass sees elements and
-#: lifts them; only the last (or only) one turns the accumulator into the answer.
+#: The pass of a plan for which a translation unit is compiled. Only the first (or only) pass lifts
+#: elements; only the last (or only) one turns the accumulator into the result.
 Stage = Literal["only", "first", "middle", "last"]
 #: A translation unit: the pass that it serves, and the index of its text in an external program.
 Unit = tuple[Stage, int]
 
-#: Threads that an SM holds, by the compute capability: CUDA C++ Programming Guide, technical
-#: specifications.
+#: Threads of an SM by compute capability (CUDA C++ Programming Guide, technical specifications).
 _SM_THREADS = """\
 #if __CUDA_ARCH__ == 750
 [[maybe_unused]] constexpr unsigned SM_THREADS = 1024;
@@ -33,9 +31,9 @@ _SM_THREADS = """\
 #else
 [[maybe_unused]] constexpr unsigned SM_THREADS = 2048;
 #endif"""
-#: The bits of a bfloat16 are the upper half of a float's. Said so, what lies in the upper half of a
-#: word is there by one instruction; as its header says it, by two and by a register, of which 512
-#: threads of 32 elements take 51, and half of the blocks have room (sm_90).
+#: The bits of a bfloat16 are the upper half of a float's. This conversion takes one instruction for
+#: the upper half of a word. CUDA's header takes two and a register; 512 threads of 32 elements then
+#: need 51, and half of the blocks fit (sm_90).
 _LIFT_BFLOAT16 = (
     "    static __device__ Acc lift(Element x, size_t) "
     "{ return __uint_as_float((unsigned)__bfloat16_as_ushort(x) << 16); }"
@@ -44,7 +42,7 @@ _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 
 def _limits(scalar: DType) -> tuple[str, str]:
-    """C++ literals of the lowest and the highest value of a type."""
+    """C++ literals of the lowest and highest value of a type."""
     if scalar.kind == "float":
         return "-INFINITY", "INFINITY"
     bits = 8 * scalar.size
@@ -56,20 +54,20 @@ def _limits(scalar: DType) -> tuple[str, str]:
 
 
 def device_folder() -> Path:
-    """Where this package keeps the CUDA C++ of operators."""
+    """The folder of the operators' CUDA C++."""
     return Path(str(files("cudareduce.launch") / "device"))
 
 
 @cache
 def _read(name: str, folder: Path | None) -> str:
-    """A text of the prelude: from the folder of another tree, where that has it."""
+    """A device header, from another tree's folder if it is there."""
     path = (folder or device_folder()) / f"{name}.cuh"
     there = path if path.is_file() else device_folder() / path.name
     return there.read_text(encoding="utf-8")
 
 
 def operator_text(op: Operator, folder: Path | None = None) -> str:
-    """An operator's CUDA C++: the struct `Operator`, which `Op` derives from."""
+    """The CUDA C++ of an operator: the struct `Operator`, the base of `Op`."""
     own = _read("expression" if op.expression else op.name, folder)
     own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
     return _read(op.needs, folder) + own if op.needs else own
@@ -79,11 +77,10 @@ def prelude(
     reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *,
     maps: bool = False, folder: Path | None = None, out: str = "",
 ) -> str:  # fmt: skip
-    """C++ declarations of types, operator and launch constants for one stage of a reduction:
-    `block` threads of `items` elements each, `vector` of which a thread loads at once. A kernel
-    that `maps` has the map in its own text; for others lifting an element maps it. The texts of
-    operators are those in `folder`, by default this package's. Where answers are more than stored,
-    `out` declares the type Out, to which they are assigned."""
+    """Declarations of types, operator and launch constants for one stage: `block` threads of
+    `items` elements, `vector` of them in one load. A kernel that `maps` contains the transform; for
+    others `lift` applies it. Operators come from `folder`, by default this package's. `out`
+    declares a type Out that does more than store a result."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -123,7 +120,7 @@ def prelude(
 
 
 def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
-    """The stage of pass `index` of `count`; all are "only" where the code would be the same."""
+    """The stage of pass `index` of `count`; all are "only" if their code is the same."""
     if count == 1 or reduction.one_stage:
         return "only"
     if index == 0:
@@ -134,9 +131,8 @@ def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
 def source(
     kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int, out: str = ""
 ) -> Source:
-    """The translation unit of a kernel for one stage of a reduction, with `block` threads a block
-    and `items` elements a thread; where the header counts them in bytes, partials as many bytes.
-    `out` is as in `prelude`."""
+    """The translation unit of a kernel for one stage. If the kernel counts items in bytes, later
+    stages take as many bytes of partials. `out` is as in `prelude`."""
     first = stage in ("only", "first")
     size = reduction.dtype.size if first else reduction.acc_size
     if kernel.items_bytes and not first:
