@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -13,34 +13,34 @@ from tree_sitter import Language, Node, Parser
 _CUDA = Language(tree_sitter_cuda.language())
 
 
-def parsed(code: str | bytes) -> Node:
-    """The root of what a parser makes of some code, whether it is a whole file or not."""
+def parse_cuda(code: str | bytes) -> Node:
+    """The root of the syntax tree of code, which need not be a whole file."""
     data = code if isinstance(code, bytes) else code.encode(errors="replace")
     return Parser(_CUDA).parse(data).root_node
 
 
 def text(node: Node) -> str:
-    """What stands there."""
+    """The source text of a node."""
     return (node.text or b"").decode(errors="replace")
 
 
-def every(node: Node) -> Iterator[Node]:
-    """A node and all below it, in order; however deep, since a file may nest as it likes."""
-    left = [node]
-    while left:
-        one = left.pop()
-        yield one
-        left += reversed(one.children)
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all nodes below it, in order, without recursion: files may nest deeply."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting += reversed(current.children)
 
 
-def members(listed: Node | None) -> tuple[Node, ...]:
-    """What a list holds, or a body, but for comments; nothing where there is none."""
+def list_items(listed: Node | None) -> tuple[Node, ...]:
+    """The named children of a list or a body, without comments; empty for None."""
     return tuple(n for n in listed.named_children if n.type != "comment") if listed else ()
 
 
 def literals(node: Node) -> Iterator[float]:
-    """The numbers that are written out in it, without their signs."""
-    for one in every(node):
+    """The values of the number literals below a node, without signs."""
+    for one in walk(node):
         written = text(one).replace("'", "") if one.type == "number_literal" else ""
         with suppress(ValueError, OverflowError):
             whole = written.rstrip("uUlL")
@@ -49,18 +49,17 @@ def literals(node: Node) -> Iterator[float]:
 
 
 def without_comments(node: Node) -> str:
-    """Its text with a space for each comment."""
+    """The source text of a node with a space for each comment."""
     data, parts, start = node.text or b"", [], 0
-    for comment in (n for n in every(node) if n.type == "comment"):
+    for comment in (n for n in walk(node) if n.type == "comment"):
         parts.append(data[start : comment.start_byte - node.start_byte])
         start = comment.end_byte - node.start_byte
     return b" ".join([*parts, data[start:]]).decode(errors="replace")
 
 
-#: What nvcc compiles kernels with, for a GPU that runs them and for the gate that has none.
+#: Options of nvcc for kernels, with and without a GPU.
 NVCC_FLAGS = ("-std=c++17", "-O3")
-#: What texts in C++20 have, and no others: concepts, and functions whose parameters are `auto`,
-#: which of the older standard only lambdas may be.
+#: Code that only C++20 accepts: concepts, and `auto` parameters of functions that are not lambdas.
 _NEWER = re.compile(
     r"\bconcept\s+\w+\s*=|\brequires\b|#[ \t]*include[ \t]*<concepts>|\bconsteval\b|\bconstinit\b"
     r"|\b(?!(?:for|if|while|switch|catch)\b)\w+[ \t]*\((?:[^()]*,)?\s*(?:const\s+)?auto\b[\s&*]*\w+"
@@ -68,32 +67,29 @@ _NEWER = re.compile(
 
 
 @lru_cache(maxsize=64)
-def standard_of(code: str) -> str:
-    """The compiler's option for the standard that a text needs."""
-    newer = _NEWER.search(code) and _NEWER.search(without_comments(parsed(code)))
+def cpp_standard(code: str) -> str:
+    """The compiler option for the C++ standard that code needs."""
+    newer = _NEWER.search(code) and _NEWER.search(without_comments(parse_cuda(code)))
     return "-std=c++20" if newer else "-std=c++17"
 
 
-def in_standard(flags: Sequence[str], code: str) -> list[str]:
-    """Options of a compiler, with the standard that a text needs for their own."""
-    return [standard_of(code), *(flag for flag in flags if not flag.startswith("-std="))]
+def with_standard(flags: Sequence[str], code: str) -> list[str]:
+    """Compiler options with the C++ standard that code needs."""
+    return [cpp_standard(code), *(flag for flag in flags if not flag.startswith("-std="))]
 
 
-CALL = r"\s*\(\s*\)"
-_NAMED = re.compile(
+_GRID_GROUP = re.compile(
     r"\b(\w+)\s*(?:=\s*|\{\s*|\(\s*)(?:\w+::)*this_grid\s*\(|\bgrid_group\s*(?:const\s*)?&?\s*(\w+)"
 )
 
 
-def grids_in(code: str) -> Iterable[str]:
-    """What stands for the group of the grid, as regular expressions: names, and its call."""
-    names = {name for found in _NAMED.findall(code) for name in found if name}
-    return [*(rf"\b{name}\b" for name in sorted(names)), rf"\b(?:\w+::)*this_grid{CALL}"]
-
-
-def meets(code: str) -> bool:
-    """Whether blocks wait by it, or others may do so that are given it."""
+def waits_for_grid(code: str) -> bool:
+    """True if blocks wait for their whole grid: code synchronizes a grid group, or passes it to a
+    function that may."""
     if "this_grid" not in code:
         return False
-    waits = (rf"{grid}\s*\.\s*(?:sync|barrier)|[(,]\s*{grid}\s*[,)]" for grid in grids_in(code))
+    code = without_comments(parse_cuda(code))
+    names = {name for found in _GRID_GROUP.findall(code) for name in found if name}
+    groups = [*(rf"\b{name}\b" for name in names), r"\b(?:\w+::)*this_grid\s*\(\s*\)"]
+    waits = (rf"{group}\s*\.\s*(?:sync|barrier)|[(,]\s*{group}\s*[,)]" for group in groups)
     return re.search("|".join(waits), code) is not None

@@ -53,7 +53,7 @@ def answer(
     given = backend.upload(data, offset * size)
     bound = Bound(backend, plan, programs, given)
     bound.run()
-    found = bound.answers().tobytes().hex()
+    found = bound.results().tobytes().hex()
     bound.release()
     backend.free(given)
     return found

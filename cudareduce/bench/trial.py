@@ -226,7 +226,7 @@ class Trial:
         for case, bound in self._bounds.items():
             bound.poison()
             bound.run()
-            verdict = self._data.judged(bound.plan, bound.answers(), 0)
+            verdict = self._data.judged(bound.plan, bound.results(), 0)
             kept = given.restored() or bound.plan.kernel.in_place
             damage = bound.damage() or (None if kept else WROTE_INPUT)
             if damage:
@@ -257,7 +257,7 @@ class Trial:
             if after.outcome == "pass":
                 given.restored()
                 distinct, launches = distinct_answers(bound, cost_us, given)
-                after = worse(after, self._data.judged(bound.plan, bound.answers(), 0) or RIGHT)
+                after = worse(after, self._data.judged(bound.plan, bound.results(), 0) or RIGHT)
                 after = replace(after, distinct=distinct, launches=launches)
             if not given.restored() and not bound.plan.kernel.in_place:
                 after = worse(after, Verdict("fail", WROTE_INPUT))

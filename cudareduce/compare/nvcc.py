@@ -25,7 +25,7 @@ from cudareduce.compare.machine_code import (
     parse_resources,
 )
 from cudareduce.compare.units import Failed, Key, Side, Unit
-from cudareduce.cuda_source import NVCC_FLAGS, in_standard
+from cudareduce.cuda_source import NVCC_FLAGS, with_standard
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.gpu.driver_module import kernel_symbols, nvcc_text, symbol_of
 from cudareduce.grouping import group_by
@@ -61,7 +61,7 @@ class Nvcc:
         with temporary_folder() as folder:
             Path(folder, "kernel.cu").write_text(nvcc_text(source), encoding="utf-8")
             command = [
-                self.path, *in_standard(NVCC_FLAGS, source.text), "-cubin", f"-arch=sm_{arch}",
+                self.path, *with_standard(NVCC_FLAGS, source.text), "-cubin", f"-arch=sm_{arch}",
                 "-Xptxas", "-v", "-keep", "-keep-dir", folder, "-o", f"{folder}/kernel.cubin",
                 f"{folder}/kernel.cu",
             ]  # fmt: skip

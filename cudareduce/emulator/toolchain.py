@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudareduce.backend import Source
 from cudareduce.budget import Deadline
-from cudareduce.cuda_source import standard_of
+from cudareduce.cuda_source import cpp_standard
 from cudareduce.emulator.cache import KERNEL, Cache
 from cudareduce.emulator.compiler import Compiler
 from cudareduce.emulator.translation import DEFAULT_ARCH, translation_unit
@@ -106,7 +106,7 @@ def resolve_locations(text: str) -> str:
 
 def _flags_for(source: Source, arch: int) -> list[str]:
     """Flags that depend on the kernel: language standard, __CUDA_ARCH__, headers."""
-    newer = [flag for flag in [standard_of(source.text)] if flag not in _COMMON_FLAGS]
+    newer = [flag for flag in [cpp_standard(source.text)] if flag not in _COMMON_FLAGS]
     flags = [*newer, f"-D__CUDA_ARCH__={arch}"]
     anything = _QUOTED_INCLUDE.search(source.text)
     if anything:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from cudareduce.backend import Source
-from cudareduce.cuda_source import every, parsed, text, without_comments
+from cudareduce.cuda_source import parse_cuda, text, walk, without_comments
 
 _ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"
 _ENTRY = re.compile(
@@ -90,7 +90,7 @@ def translation_unit(source: Source) -> str:
     if source.kernels:
         return f'#line 1 "<prelude>"\n{code}\n#line 1 "<entry points>"\n{_symbols(source)}'
     bounds: dict[str, str] = {}
-    for found in _ENTRY.finditer(without_comments(parsed(code))):
+    for found in _ENTRY.finditer(without_comments(parse_cuda(code))):
         bound = _BOUNDS.search(found["words"])
         bounds[found["name"]] = f", {bound['arguments'][1:-1]}" if bound else ""
     bounds.setdefault(source.entry, "")
@@ -118,7 +118,7 @@ def _bound(code: str, kernel: str) -> str:
 def _dynamic_shared(found: re.Match[str]) -> str:
     """A declaration for dynamic shared memory; at file scope it depends on the running block."""
     at = len(found.string[: found.start()].encode())
-    node = parsed(found.string).descendant_for_byte_range(at, at)
+    node = parse_cuda(found.string).descendant_for_byte_range(at, at)
     while node is not None and node.type != "compound_statement":
         node = node.parent
     macro = "CUDAEMU_SHARED_OF_FILE" if node is None else "CUDAEMU_DYNAMIC_SHARED"
@@ -147,8 +147,8 @@ def instrumented(code: str) -> str:
     """The code with calls inserted, each in its line, that let the emulator find faults."""
     data = code.encode(errors="replace")
     inserted: list[tuple[int, int, str]] = []
-    with_barrier = _calls_with_barrier(code, parsed(data))
-    for node in every(parsed(data)):
+    with_barrier = _calls_with_barrier(code, parse_cuda(data))
+    for node in walk(parse_cuda(data)):
         if node.type == "declaration" and (names := _unset(node)):
             calls = "".join(f" cudaemu::unset({name});" for name in names)
             inserted.append((node.end_byte, 1, calls))
@@ -207,7 +207,7 @@ def _calls_with_barrier(code: str, root: Node) -> re.Pattern[str] | None:
     if not _BARRIER.search(code):
         return None
     bodies = dict(_MACRO.findall(code))
-    for node in every(root):
+    for node in walk(root):
         if node.type == "function_definition":
             declarator = node.child_by_field_name("declarator")
             found = re.search(r"(\w+)\s*\(", text(declarator)) if declarator else None

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from tree_sitter import Node
 
-from cudareduce.cuda_source import every, members, parsed, text, without_comments
+from cudareduce.cuda_source import list_items, parse_cuda, text, walk, without_comments
 from cudareduce.external.preprocess import Preprocessed, preprocess
 
 #: What makes a function or a variable one of the device; a constant may be of both.
@@ -96,7 +96,7 @@ class Piece:
         """The tokens before its body, which say where it belongs."""
         body = self.inner.child_by_field_name("body")
         end = body.start_byte if body else self.node.end_byte
-        before = takewhile(lambda node: node.start_byte < end, every(self.node))
+        before = takewhile(lambda node: node.start_byte < end, walk(self.node))
         return frozenset(text(node) for node in before if not node.child_count)
 
     @cached_property
@@ -111,7 +111,7 @@ class Piece:
         if node.type == "using_declaration":
             found = {text(node.children[-2]).rpartition("::")[2]}
         if node.type == "enum_specifier":
-            values = (n.child_by_field_name("name") for n in every(node) if n.type == "enumerator")
+            values = (n.child_by_field_name("name") for n in walk(node) if n.type == "enumerator")
             found |= {text(name) for name in values if name}
         found |= {declared_name(d) for d in node.children_by_field_name("declarator")}
         kind = node.child_by_field_name("type")
@@ -122,7 +122,7 @@ class Piece:
     @cached_property
     def uses(self) -> frozenset[str]:
         """The names in it."""
-        return frozenset(text(node) for node in every(self.node) if node.type in _NAMES)
+        return frozenset(text(node) for node in walk(self.node) if node.type in _NAMES)
 
     @cached_property
     def function(self) -> Function | None:
@@ -130,7 +130,7 @@ class Piece:
         body, declarator = map(self.inner.child_by_field_name, ("body", "declarator"))
         if self.kind != "function_definition" or body is None or declarator is None:
             return None
-        listed = next((n for n in every(declarator) if n.type == "parameter_list"), None)
+        listed = next((n for n in walk(declarator) if n.type == "parameter_list"), None)
         template = next(
             (n for n in self.node.children if n.type == "template_parameter_list"), None
         )
@@ -266,7 +266,7 @@ def _is_root(piece: Piece, kernels: Collection[str], scopes: Collection[str]) ->
 
 def _pieces(data: bytes) -> Iterator[Piece]:
     """The pieces of a file, in order; what the parser does not understand is a piece, too."""
-    left = [(parsed(data), "")]
+    left = [(parse_cuda(data), "")]
     while left:
         node, scope = left.pop()
         if _held(node).type in _SCOPES:
@@ -295,7 +295,7 @@ def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
 
 def _members(listed: Node | None) -> tuple[str, ...]:
     """The texts between the commas of a list, in single spaces."""
-    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in members(listed)]
+    words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in list_items(listed)]
     return tuple(word for word in words if word != "void")
 
 

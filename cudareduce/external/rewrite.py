@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from cudareduce.cuda_source import every, parsed
+from cudareduce.cuda_source import parse_cuda, walk
 from cudareduce.external.preprocess import Preprocessed
 
 _LAUNCH_CALLS = re.compile(
@@ -66,14 +66,14 @@ def _text(node: Node | None) -> str:
 class _Rewriter:
     def __init__(self, source: Preprocessed, text: bytes, blank: frozenset[int]) -> None:
         self._source, self._code, self._blank = source, text, blank
-        self._root = parsed(text)
+        self._root = parse_cuda(text)
         self._edits: list[tuple[int, int, bytes]] = []
         self._kernels: set[str] = set()
         self._functions: list[HostFunction] = []
         self._bodies: list[tuple[int, int, int]] = []
 
     def program(self) -> HostProgram:
-        functions = [node for node in every(self._root) if node.type == "function_definition"]
+        functions = [node for node in walk(self._root) if node.type == "function_definition"]
         for function in functions:
             if b"__global__" in self._head(function):
                 self._kernels.add(_text(_name_node(function)).rpartition("::")[2])

@@ -9,7 +9,7 @@ from math import isqrt
 
 from tree_sitter import Node
 
-from cudareduce.cuda_source import every, parsed, text
+from cudareduce.cuda_source import parse_cuda, text, walk
 from cudareduce.external.recording import Launch, Pointer, Step
 
 _NUMBER = r"(?:0[xX][\da-fA-F]+|\d+(?:\.\d*)?(?:[eE]\d+)?)[uUlL]*"
@@ -61,15 +61,15 @@ class Scale:
 
 def constants(code: bytes) -> list[Constant]:
     """Integer constants that the host may take for the size, the most likely ones first."""
-    root = parsed(code)
+    root = parse_cuda(code)
     functions = {
         text(name)
-        for node in every(root)
+        for node in walk(root)
         if node.type == "function_declarator"
         if (name := node.child_by_field_name("declarator")) is not None
     }
     found: list[Constant] = []
-    for node in every(root):
+    for node in walk(root):
         if not _in_device_code(node):
             found += _constants_of(node, functions)
     unique = {constant.start: constant for constant in found if constant.value >= _LEAST}

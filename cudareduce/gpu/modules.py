@@ -16,17 +16,12 @@ import numpy as np
 
 from cudareduce.backend import Program, Source
 from cudareduce.budget import Deadline
-from cudareduce.cuda_source import NVCC_FLAGS, in_standard, meets, parsed, without_comments
+from cudareduce.cuda_source import NVCC_FLAGS, waits_for_grid, with_standard
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault
 from cudareduce.gpu import driver
 from cudareduce.gpu.driver_module import DriverModule, external_module, nvcc_text
 from cudareduce.machine.host import installed
 from cudareduce.temporary import temporary_folder
-
-
-def waits_for_grid(text: str) -> bool:
-    """True if blocks of a translation unit wait for their whole grid."""
-    return meets(without_comments(parsed(text)))
 
 
 class CudaProgram:
@@ -126,7 +121,7 @@ class Modules:
         major, minor = self._device.compute_capability()
         try:
             return bytes(driver.compiler().compile(
-                text, nvcc=self._nvcc[0], options=in_standard(NVCC_FLAGS, text), no_extern_c=True,
+                text, nvcc=self._nvcc[0], options=with_standard(NVCC_FLAGS, text), no_extern_c=True,
                 arch=f"sm_{major}{minor}", cache_dir=str(self._folder),
             ))  # fmt: skip
         except self._driver.CompileError as error:

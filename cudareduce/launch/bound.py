@@ -223,7 +223,7 @@ class Bound:
         for name, array in zip(("in", "other"), data, strict=False):
             self._backend.write(self._buffers[name], array)
 
-    def answers(self) -> Array:
+    def results(self) -> Array:
         """Wait, and download the results: one value, or one row of components, per row of the
         input. Raises KernelFault."""
         plan, reduction = self.plan, self.plan.problem.reduction

@@ -16,7 +16,7 @@ from cudareduce.libraries.contract import (
     DeviceInput,
     Library,
     ResultError,
-    as_answers,
+    as_results,
 )
 from cudareduce.libraries.job import library_plan
 from cudareduce.reduction.inputs import Array
@@ -26,43 +26,43 @@ from cudareduce.workers import Parent
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A prepared call of a library. `run` enqueues it; `results` is the buffer for its results, and
+    """A prepared call of a library. `run` enqueues it; `buffer` is for its results, and
     `fetch` returns them if the library has a buffer of its own."""
 
     library: Library
     plan: Plan
     run: Launch
     fetch: Callable[[], Any] | None
-    results: Buffer
+    buffer: Buffer
     backend: TimedBackend
 
     @property
     def out(self) -> Buffer | None:
-        return self.results if self.fetch is None else None
+        return self.buffer if self.fetch is None else None
 
     @property
     def own(self) -> tuple[Buffer, ...]:
         """Buffers that no other call may write to."""
-        return (self.results,)
+        return (self.buffer,)
 
     def poison(self, byte: int = 0xFF) -> None:
-        self.backend.poison(self.results, byte)
+        self.backend.poison(self.buffer, byte)
 
     def reset(self) -> None:
         """Overwrite the results after another call has written to them."""
         self.poison()
 
-    def answers(self) -> Array:
+    def results(self) -> Array:
         """Synchronize and copy the results to the host. Raises ResultError."""
         problem = self.plan.problem
         if self.fetch is None:
-            return self.backend.download(self.results, problem.reduction.result_dtype, problem.rows)
+            return self.backend.download(self.buffer, problem.reduction.result_dtype, problem.rows)
         self.backend.synchronize()
-        return as_answers(problem, self.fetch())
+        return as_results(problem, self.fetch())
 
     def damage(self) -> str | None:
         """A description of writes outside of the results; None if there are none."""
-        damage = self.backend.damage(self.results)
+        damage = self.backend.damage(self.buffer)
         return f"it wrote outside its answers: {damage}" if damage else None
 
 

@@ -185,7 +185,7 @@ def version_of(package: str) -> str:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package) from None
 
 
-def as_answers(problem: Problem, returned: Any) -> Array:
+def as_results(problem: Problem, returned: Any) -> Array:
     """The results that a library returned, one per row. Raises ResultError."""
     results, rows = np.asarray(returned), problem.rows
     if results.dtype.kind in _NO_NUMBERS:

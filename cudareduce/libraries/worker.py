@@ -34,7 +34,7 @@ from cudareduce.libraries.calls import (
     runtimes,
     verdict_on,
 )
-from cudareduce.libraries.contract import DeviceInput, Library, as_answers
+from cudareduce.libraries.contract import DeviceInput, Library, as_results
 from cudareduce.libraries.job import (
     CUT,
     PLAIN,
@@ -177,7 +177,7 @@ class LibraryRunner:
                 data.place(number)
                 call.refill()
                 call.run()
-            answers = as_answers(problem, call.fetch())
+            answers = as_results(problem, call.fetch())
             verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
         return verdict, median(times_us)
 
@@ -241,7 +241,7 @@ class TimedCall:
     def verdict(self) -> Verdict | None:
         """The verdict on its results; None if the input cannot decide."""
         data, number = self.given.data, self.given.number
-        return data.judged(self.call.plan, self.call.answers(), number)
+        return data.judged(self.call.plan, self.call.results(), number)
 
 
 def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Plan], dict[int, str]]:
@@ -376,13 +376,13 @@ class JobRun:
             call = held.prepare(library, problem, elements, buffer, self._job.folder)
             timed.turn_to(1)
             call.run()  # it may compile at its first call
-            call.answers()
+            call.results()
             timed.turn_to(0)
             self._reporter.at(library.name)
             for poison in _POISONS:
                 call.poison(poison)
                 call.run()
-                found = judge(call.plan, call.answers(), ref, given.pattern)
+                found = judge(call.plan, call.results(), ref, given.pattern)
                 damage = call.damage()
                 if damage:
                     found = Verdict("fail", damage)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudareduce.cuda_source import parsed, without_comments
+from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.errors import UsageError
 
 #: Shared memory that a launch gives its size, outside of comments that have a line of their own.
@@ -36,7 +36,7 @@ def check_parameters(
     )
     if found is None:
         return
-    taken = [words.split() for words in without_comments(parsed(found["all"])).split(",")]
+    taken = [words.split() for words in without_comments(parse_cuda(found["all"])).split(",")]
     if not all(len(words) > 1 for words in taken):
         return
     called = [*inputs, "out", "n"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudareduce.cuda_source import every, parsed, text
+from cudareduce.cuda_source import parse_cuda, text, walk
 from cudareduce.errors import UsageError
 from cudareduce.library.header import Elements, Finish
 from cudareduce.reduction.operators import Map, Reduction
@@ -21,7 +21,7 @@ def read_map(expression: str, called: str) -> Map:
     with where it is none, which is a UsageError."""
     if not expression.isprintable() or not expression.strip():
         raise UsageError(f"{called} takes one line of C++ in a, or in a and b, such as 'a * b'")
-    nodes = every(parsed(f"auto x = {expression};"))
+    nodes = walk(parse_cuda(f"auto x = {expression};"))
     named = {text(node) for node in nodes if node.type == "identifier"}
     if not named & {"a", "b"}:
         raise UsageError(

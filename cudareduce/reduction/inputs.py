@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.cuda_source import literals, parsed
+from cudareduce.cuda_source import literals, parse_cuda
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.patterns import PATTERNS
@@ -137,7 +137,7 @@ def stored(values: Array, dtype: DType) -> Array:
     return rounded
 
 
-def as_answers(values: Array, reduction: Reduction) -> Array:
+def as_results(values: Array, reduction: Reduction) -> Array:
     """Numbers rounded to the type that results are stored in, in the type they are judged in."""
     if reduction.stored is None:
         return values.astype(reduction.result_dtype)
@@ -386,7 +386,7 @@ def _named_numbers(reduction: Reduction) -> tuple[Array, Array | None]:
     None is any frequency, for two inputs or a transform with many values."""
     code = f"auto x = {reduction.map.expression};" if reduction.map else ""
     kind, few = number_kind(reduction.dtype), {0.0, 1.0}
-    for number in literals(parsed(code)):
+    for number in literals(parse_cuda(code)):
         few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
         few |= {sign * number * share for sign in (-1, 1) for share in (0.75, 1.5)}
     least, most = _range(reduction.dtype)

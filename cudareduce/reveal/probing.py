@@ -23,7 +23,7 @@ from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.launch.tree import Forest, Tree
 from cudareduce.libraries.calls import memory
-from cudareduce.libraries.contract import DeviceInput, Library, as_answers
+from cudareduce.libraries.contract import DeviceInput, Library, as_results
 from cudareduce.libraries.job import library_plan
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers, digits, stored
@@ -188,7 +188,7 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
 
         def answer() -> float:
             bound.run()
-            return float(bound.answers()[0])
+            return float(bound.results()[0])
 
         def ways(repeats: int) -> Iterator[object]:
             yield from backend.ways(repeats, quick=False)
@@ -209,7 +209,7 @@ def peer_call(
 
             def answer() -> float:
                 call.run()
-                return float(call.answers()[0])
+                return float(call.results()[0])
 
             yield _on_device(backend, given, problem, answer, _repeat)
     finally:
@@ -231,7 +231,7 @@ def own_call(peer: Library, problem: Problem, data: Array, folder: str) -> Itera
         assert ready.fetch is not None
         ready.refill()
         ready.run()
-        return float(as_answers(problem, ready.fetch())[0])
+        return float(as_results(problem, ready.fetch())[0])
 
     yield Call(write, lambda: given.data[: problem.n], answer, _repeat)
 

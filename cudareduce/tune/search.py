@@ -379,7 +379,7 @@ def _why_wrong(bound: Bound, data: TimedData) -> str | None:
     """What is wrong with the result of one launch on poisoned memory; None if it is right."""
     bound.poison()
     bound.run()
-    verdict = data.judged(bound.plan, bound.answers(), 0)
+    verdict = data.judged(bound.plan, bound.results(), 0)
     damage = bound.damage()
     if damage or verdict is None or verdict.outcome != "fail":
         return damage

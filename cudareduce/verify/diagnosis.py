@@ -146,7 +146,7 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
         backend.write(buffer, stored(data.ravel(), reduction.dtype))
         bound.poison()
         bound.run()
-        found = np.asarray(bound.answers(), float).reshape(rows, -1)[:, 0]
+        found = np.asarray(bound.results(), float).reshape(rows, -1)[:, 0]
         if not np.isfinite(found).all():
             if len(some):  # an overflow, unless zeros give the same
                 results(0, some[:0])

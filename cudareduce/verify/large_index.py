@@ -23,7 +23,7 @@ from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.header import UNORDERED
 from cudareduce.machine.device import DeviceLimits
-from cudareduce.reduction.inputs import Array, as_answers, as_numbers, stored
+from cudareduce.reduction.inputs import Array, as_numbers, as_results, stored
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import preset
 from cudareduce.verify.test_sets import LARGE_INDEX, TestSet, tile_of
@@ -362,7 +362,7 @@ def _difference(plan: Plan, probe: Probe, left: Array, numbers: Array) -> str:
             together.append(numbers[probe.block * probe.share :][: probe.share].sum())
         if reduction.stored is not None:
             got = as_numbers(left, reduction.stored)[0].item()
-            together = as_answers(np.array(together), reduction).tolist()
+            together = as_results(np.array(together), reduction).tolist()
         return "" if got in together else f"got {got:g}, expected {expected:g}"
     index = left[0].item() if _is_final(plan) else left["index"][0].item()
     return "" if index == place else f"got the element at {index}, expected that at {place}"

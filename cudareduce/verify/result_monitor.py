@@ -20,7 +20,7 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.dtypes import DType
-from cudareduce.reduction.inputs import Array, as_answers, as_numbers, make_all, rounds_nothing
+from cudareduce.reduction.inputs import Array, as_numbers, as_results, make_all, rounds_nothing
 from cudareduce.reduction.operators import OPERATORS, Reduction
 from cudareduce.reduction.reference import Reference, reference, with_elements
 from cudareduce.reduction.transforms import fold_mapped
@@ -135,7 +135,7 @@ class TimedData:
         """True if the result of one input is detected as wrong for the other."""
         shape = plan.problem.n, plan.problem.rows
         if id(plan) not in self._detects_stale:
-            kept = as_answers(self.reference(shape, 0).expected, self.reduction)
+            kept = as_results(self.reference(shape, 0).expected, self.reduction)
             found = None if plan.folds_on_host else self.judged(plan, kept, 1)
             self._detects_stale[id(plan)] = found is not None and found.outcome == "fail"
         return self._detects_stale[id(plan)]
@@ -266,7 +266,7 @@ def distinct_answers(bound: Watched, cost_us: float, given: TimedInput) -> tuple
             given.renew()
         bound.poison()
         bound.run()
-        seen.add(bound.answers().tobytes())
+        seen.add(bound.results().tobytes())
     return len(seen), launches
 
 
@@ -303,7 +303,7 @@ class Watched(Protocol):
     def poison(self, byte: int = ...) -> None:
         """Overwrite results and partial results of earlier launches."""
 
-    def answers(self) -> Array:
+    def results(self) -> Array:
         """Synchronize and copy the results to the host."""
 
 
@@ -401,11 +401,11 @@ class ResultMonitor(Generic[Key]):
         if self._accumulates:
             return
         number = self._given.number
-        seen = number, self._digest()[0] if self._digest else self._bound.answers().tobytes()
+        seen = number, self._digest()[0] if self._digest else self._bound.results().tobytes()
         if seen in self._seen:
             return
         self._seen.add(seen)
-        answers = self._bound.answers()  # a second copy, but rare
+        answers = self._bound.results()  # a second copy, but rare
         found = self._given.data.judged(self._bound.plan, answers, number)
         self.undecided = self.undecided or found is None
         if found is not None and (found.outcome == "fail" or number == 0):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from cudareduce.cuda_source import parsed, without_comments
+from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.errors import UsageError
 from cudareduce.launch.bound import KEPT
 from cudareduce.launch.case import Case, Prepared, Shape
@@ -34,7 +34,7 @@ _LITERAL = re.compile(rf"(\*|<<|)\s*({_INTEGER})[uUlL]*")
 def literals(text: str) -> tuple[int, ...]:
     """Integers in the kernel source, products and shifts of literals evaluated."""
     found: dict[int, None] = {}
-    for match in _LITERALS.finditer(without_comments(parsed(text))):
+    for match in _LITERALS.finditer(without_comments(parse_cuda(text))):
         value = 1
         for sign, digits in _LITERAL.findall(match[0]):
             number = int(digits.replace("'", ""), 16 if digits[1:2] in ("x", "X") else 10)

@@ -11,7 +11,7 @@ import numpy as np
 from cudareduce.errors import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.dtypes import DType
-from cudareduce.reduction.inputs import Array, as_answers, roundings, rounds_nothing
+from cudareduce.reduction.inputs import Array, as_results, roundings, rounds_nothing
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import Reference, bound, most_bounded
 
@@ -129,7 +129,7 @@ def unbuilt(error: BuildError, *, of_others: bool) -> Verdict:
 
 
 def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
-    """Compare results, as `Bound.answers` returns them, with the reference; None if the plan's
+    """Compare results, as `Bound.results` returns them, with the reference; None if the plan's
     error bound is too wide to decide."""
     reduction = plan.problem.reduction
     # Summing partial results on the host adds one rounding.
@@ -194,7 +194,7 @@ def _once_stored(reduction: Reduction, expected: Array, limits: Array) -> Array:
     """Error bounds of results that are rounded once more when they are stored: the larger error of
     the two rounded ends of their interval, 0 if the right result needs no rounding."""
     assert reduction.stored is not None
-    ends = (as_answers(expected + side * limits, reduction) for side in (-1, 1))
+    ends = (as_results(expected + side * limits, reduction) for side in (-1, 1))
     off = [np.abs(_in_range(end, reduction.stored) - expected) for end in ends]
     return np.asarray(np.nan_to_num(np.maximum(*off)))
 

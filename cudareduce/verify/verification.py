@@ -195,7 +195,7 @@ def _run_once(bound: Bound, one: _DeviceInput, way: str) -> tuple[Verdict | None
         if bound.plan.kernel.in_place:
             bound.restore(one.data)
         bound.run()
-        answers = bound.answers()
+        answers = bound.results()
         new = judge(bound.plan, answers, one.ref, given.pattern)
         bits = answers.tobytes()
     except KernelFault as fault:

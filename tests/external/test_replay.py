@@ -73,7 +73,7 @@ def test_a_recorded_sequence_runs_as_recorded(program: Program, tmp_path: Path) 
             for _ in range(2):  # the variable counts from its first value again
                 bound.poison()
                 bound.run()
-                assert bound.answers() == [n * (n + 1)]
+                assert bound.results() == [n * (n + 1)]
             bound.release()
 
 

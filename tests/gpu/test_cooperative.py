@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cudareduce.backend import KernelCall
+from cudareduce.cuda_source import waits_for_grid
 from cudareduce.errors import KernelFault, TooManyBlocks
 from cudareduce.gpu.driver_module import DriverModule
-from cudareduce.gpu.modules import waits_for_grid
 
 
 class Driver:

@@ -76,7 +76,7 @@ def test_float_sums_are_bit_equal_to_the_emulator(
         programs = programs_of(backend, {case: plan})[case]
         bound = Bound(backend, plan, programs, backend.upload(data))
         bound.run()
-        answers.append(bound.answers())
+        answers.append(bound.results())
     on_gpu, on_cpu = answers
     assert np.array_equal(on_gpu, on_cpu)
 

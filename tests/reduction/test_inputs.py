@@ -11,8 +11,8 @@ import pytest
 
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import (
-    as_answers,
     as_numbers,
+    as_results,
     digits,
     make,
     make_all,
@@ -172,11 +172,11 @@ def test_a_lost_element_shows_in_a_16_bit_result(stored: str, n: int) -> None:
     reduction = replace(reduction_of("sum", stored), stored=DTYPES[stored])
     (data,) = make_all("exact", reduction, n, 2)
     ref = reference(reduction, data, 2).expected
-    assert (as_answers(ref, reduction) == ref).all()
+    assert (as_results(ref, reduction) == ref).all()
     for index in {0, n // 2, n - 1}:
         lost = data.copy()
         lost[index] = 0
-        assert as_answers(reference(reduction, lost, 2).expected, reduction)[0] != ref[0]
+        assert as_results(reference(reduction, lost, 2).expected, reduction)[0] != ref[0]
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ class Mapped:
         self._work.synchronize()
 
     def results(self) -> tuple[Array, Array]:
-        result = self._bound.answers()
+        result = self._bound.results()
         return result, result
 
 
