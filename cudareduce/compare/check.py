@@ -292,10 +292,10 @@ def check_stored(request: CheckRequest, stored: Run) -> int:
     """Measure the kernels of a stored run again and compare; returns the exit code. Raises
     UsageError, BaselineError, and EnvironmentProblem without a GPU."""
     registry = load_registry(request.folders)
-    selected = select(stored, request, registry)
+    records, batches = select(stored, request, registry)
     thresholds = thresholds_of(request.judging, registry, stored.records)
-    with KernelMeasurement(request, registry, selected.batches, stored) as kernels:
-        return conclude_stored(request, stored, selected.records, registry, thresholds, kernels)
+    with KernelMeasurement(request, registry, batches, stored) as kernels:
+        return conclude_stored(request, stored, records, registry, thresholds, kernels)
 
 
 def conclude_stored(

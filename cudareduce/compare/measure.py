@@ -210,22 +210,17 @@ class KernelMeasurement:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The records of a baseline to measure again, and the batches that do so."""
-
-    records: tuple[Record, ...]
-    batches: tuple[Batch, ...]
-
-
 def rounds_of(request: CheckRequest, stored: Run) -> int:
     """The rounds to measure: those requested, else those of the stored run."""
     return request.rounds or int(stored.protocol.get("rounds") or DEFAULT_ROUNDS)
 
 
-def select(stored: Run, request: CheckRequest, registry: Registry) -> Selection:
-    """What to measure of a stored run: everything, or the named kernels, new ones on all of its
-    problems. Raises UsageError for times that are not cold, or an unknown operator or type."""
+def select(
+    stored: Run, request: CheckRequest, registry: Registry
+) -> tuple[Sequence[Record], Sequence[Batch]]:
+    """The records of a stored run to measure again, and the batches that do so: everything, or the
+    named kernels, new ones on all of its problems. Raises UsageError for times that are not cold,
+    or an unknown operator or type."""
     # Records timed together with libraries are compared with each other.
     alone = tuple(r for r in stored.records if r.context is None and r.scope != "library")
     with_libraries = [
@@ -244,7 +239,7 @@ def select(stored: Run, request: CheckRequest, registry: Registry) -> Selection:
         odd = any(record.aligned_n is not None for record in with_libraries)
         batches = [replace(batch, peers=request.peers, odd=odd) for batch in batches]
     old += tuple(r for r in with_libraries if r.scope == "library" or selected(r))
-    return Selection(records=old, batches=tuple(batches if choices else ()))
+    return old, batches if choices else ()
 
 
 def _choices(run: Run, request: CheckRequest, registry: Registry) -> list[Choice]:
