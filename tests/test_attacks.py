@@ -456,7 +456,7 @@ FILES = [
     row("foreign-shared-huge", f"{MINE} --shared {10**15}", 2, "shared",
         files={"mine.cu": FOREIGN}),
     row("foreign-grid-huge", f"{MINE} --grid {10**30}", (0, 2), "grid", files={"mine.cu": FOREIGN}),
-    row("foreign-wrong", MINE, 3, "theirs|mine", files={"mine.cu": FOREIGN.replace("+=", "-=")},
+    row("foreign-wrong", MINE, (2, 3), "theirs|mine", files={"mine.cu": FOREIGN.replace("+=", "-=")},
         long=True),
     row("foreign-dtype", f"{MINE} --dtype int32", 2, "float32", files={"mine.cu": FOREIGN}),
     row("entry-without-file", f"{RUN} --entry x", 0, "--entry"),
@@ -1103,6 +1103,8 @@ def test_the_examples_of_a_command_work(
         words += ["--n", "33"] * ("--n" not in words) + CPU.split()
     if command == "reproduce":
         words += ["--backend", "cuda"]
+    if command == "collective":
+        words += ["--ranks", "2", *(["--n", "4099"] if "--n" not in words else [])]
     with at_most(HERE_S):
         code, out, err = cudareduce(*words)
     judge(row(name, words, CODES.get(command, (0,))), code, out, err)
