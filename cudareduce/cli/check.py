@@ -81,7 +81,7 @@ def check(arguments: list[str], /, **options: Any) -> int:
         )
     if unused := request.unused_option():
         raise click.UsageError(f"{unused} does not apply to {request.mode}: leave it out")
-    collective = bool(COLLECTIVES.keys() & set(request.kernels))
+    collective = bool(set(COLLECTIVES) & set(request.kernels))
     if request.ranks and not collective:
         raise click.UsageError(f"--ranks needs a collective as KERNEL: {', '.join(COLLECTIVES)}")
     return _run_check(request, collective)

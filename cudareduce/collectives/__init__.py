@@ -1,1 +1,1 @@
-"""More than one GPU or machine: ranks that exchange, and many machines' results."""
+"""Several GPUs: ranks that run collectives, and arrays sharded over ranks."""

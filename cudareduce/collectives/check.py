@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import count
 from pathlib import Path
-from typing import get_args
 
 from cudareduce.backends import choose_backend, gpu_count, open_backend
 from cudareduce.budget import Deadline
@@ -31,7 +30,7 @@ from cudareduce.collectives.launcher import (
     start,
     worst_of_ranks,
 )
-from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS, Collective
+from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS
 from cudareduce.compare.check import conclude_stored, conclude_trees, thresholds_of
 from cudareduce.compare.measure import rounds_of
 from cudareduce.compare.request import CheckRequest
@@ -298,7 +297,7 @@ def _refuse_single_gpu_options(request: CheckRequest) -> None:
 
 def _check_record(record: Record) -> None:
     for what, value, known in (
-        ("collective", record.kernel, get_args(Collective)), ("operator", record.op, OPS),
+        ("collective", record.kernel, COLLECTIVES), ("operator", record.op, OPS),
         ("type", record.dtype, DTYPES), ("number of ranks", record.ranks, range(2, MOST_RANKS + 1)),
     ):  # fmt: skip
         if value not in known:

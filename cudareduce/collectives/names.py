@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 Collective = Literal["all-reduce", "reduce-scatter", "reduce"]
-#: The result of each collective.
-COLLECTIVES: dict[Collective, str] = {
-    "all-reduce": "the result of all ranks' arrays, element by element, on all of them",
-    "reduce-scatter": "of that result each rank has a share",
-    "reduce": "that result on rank 0",
-}
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 #: The largest number of ranks; kernels' tables have this size.
 MOST_RANKS = 8
 #: Operators of arrays.

@@ -1,8 +1,9 @@
-"""NCCL by ctypes: several libraries can be loaded in one process, which bindings cannot.
+"""NCCL by ctypes, and engines that call it: directly, on symmetric memory, and through torch.
 
-Declares only what is used here. Names, numbers and layouts are those of nccl.h, unchanged since
-2.10; functions that came later are looked up before they are called. `version_in` loads a file in a
-worker process, since it may crash or hang.
+Bindings cannot load several NCCL libraries in one process, as this does. Only the used functions
+are declared. Names, numbers and layouts are those of nccl.h, unchanged since 2.10; functions that
+came later are looked up before they are called. `version_in` loads a file in a worker process,
+since it may crash or hang.
 """
 
 from __future__ import annotations

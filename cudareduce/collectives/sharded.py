@@ -1,7 +1,8 @@
-"""Sharded arrays: kernels on each rank's shard, combined, verified and timed.
+"""`bench --gpus`: arrays sharded over ranks, a GPU each; with `--from`, streamed in shards.
 
 A kernel runs on each rank's shard and leaves a partial result. Its own last block, a second kernel,
-NCCL or the host combines the partial results of all ranks.
+NCCL or the host combines the partial results of all ranks. Kernels are verified on one GPU first:
+one that hangs or faults would take its rank with it.
 """
 
 from __future__ import annotations
