@@ -243,7 +243,7 @@ def test_the_library_of_the_page_is_one() -> None:
     [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
     namespace: dict[str, object] = {}
     exec(block.text, namespace)
-    peers = namespace["PEERS"]
+    peers = namespace["LIBRARIES"]
     assert isinstance(peers, tuple)
     peer: Library = peers[0]
     assert isinstance(peer, Library)

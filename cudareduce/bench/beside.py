@@ -106,8 +106,8 @@ def _all(
             )  # fmt: skip
             try:
                 outcome = processes.outcome(job, settings.deadline, progress.step)
-                outcome = replace(outcome, peers={**outcome.peers, **_skipped(why)})
-                if all(found.verdict.outcome != "fail" for found in outcome.peers.values()):
+                outcome = replace(outcome, results={**outcome.results, **_skipped(why)})
+                if all(found.verdict.outcome != "fail" for found in outcome.results.values()):
                     sound.add(reduction)
                 beside = _with(beside, one, outcome, LibraryRecords(recorder, peers, job, limits))
                 if odd and outcome.passes:
@@ -129,7 +129,7 @@ def _left_out(
         spec=session.spec, listings=tuple(listings), reduction=one.group.reduction,
         shapes=(one.shape,), folder="",
     )  # fmt: skip
-    outcome = Outcome(peers={p.name: LibraryResult(verdict=skipped("unfit", why)) for p in peers})
+    outcome = Outcome(results={p.name: LibraryResult(verdict=skipped("unfit", why)) for p in peers})
     made = LibraryRecords(recorder, peers, job, session.backend.limits())
     return _with(beside, replace(one, kernels=()), outcome, made)
 

@@ -87,7 +87,7 @@ class LibraryRecords:
         found = {
             library_case(name, reduction): result for name in (peer.name for peer in self.peers)
             # a library that has ended its process has one result for all layouts
-            if (result := outcome.peers.get(keyed(name, number), outcome.peers.get(name)))
+            if (result := outcome.results.get(keyed(name, number), outcome.results.get(name)))
         }  # fmt: skip
         group = self._group(asked, outcome, found, number)
         cases = [*found, *(self.job.cases(number) if outcome.passes else ())]

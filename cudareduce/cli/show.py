@@ -40,12 +40,12 @@ def list_(
     if tree and (suite == "peers" or style == "json"):
         raise UsageError("--tree cannot be combined with peers or --format json")
     if suite == "peers":
-        from cudareduce.libraries.catalogue import peers_json, peers_section
+        from cudareduce.libraries.catalogue import libraries_json, libraries_section
 
         if style == "json":
-            click.echo(peers_json())
+            click.echo(libraries_json())
         else:
-            print_sections([peers_section()])
+            print_sections([libraries_section()])
         return 0
     registry = load_registry(folders)
     if tree:

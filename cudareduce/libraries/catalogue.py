@@ -19,8 +19,8 @@ _IN_CCCL = {"cub": "CUB", "thrust": "THRUST"}
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Libraries by the module and attribute that has them (`cudareduce.libraries.torch:PEERS`), so
-    that a worker process can find them: those selected by `names`, or all."""
+    """Libraries by the module and attribute that has them, so that a worker process can find them:
+    those selected by `names`, or all of `cudareduce.libraries.torch:LIBRARIES`."""
 
     place: str
     names: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def listings(names: Sequence[str]) -> tuple[Listing, ...]:
     packages = {name.partition(":")[0] for name in names}
     return tuple(
         Listing(f"cudareduce.libraries.{'cccl' if name in _IN_CCCL else name}:"
-                f"{_IN_CCCL.get(name, 'PEERS')}", () if name in names else tuple(names))
+                f"{_IN_CCCL.get(name, 'LIBRARIES')}", () if name in names else tuple(names))
         for name in NAMES if name in packages
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def libraries_of(listings: Iterable[Listing]) -> list[Library]:
     return [library for listing in listings for library in listing.libraries()]
 
 
-def peers_section() -> Section:
+def libraries_section() -> Section:
     """All libraries with their installed versions, and how to install those that are missing."""
     rows = []
     missing: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def peers_section() -> Section:
     return Section(f"{len(rows)} peers", header, tuple(rows), tuple(notes), 4)
 
 
-def peers_json() -> str:
+def libraries_json() -> str:
     return json.dumps(
         [
             {"id": library.id, "version": _installed(library)[0], "context": library.context,

@@ -90,7 +90,7 @@ _COMPUTE = Library(
             "uint64"),
     load=_load, called=partial(_called, "RUN_TO_RUN"), prepare=partial(_prepare, "RUN_TO_RUN"),
 )  # fmt: skip
-PEERS = (
+LIBRARIES = (
     _COMPUTE,
     replace(
         _COMPUTE, name="compute:not_guaranteed", takes_rows=False, refuses=_adds_only,

@@ -107,7 +107,7 @@ def _called(problem: Problem) -> str:
     return f"cublas{letter}dot_64 with one 1, incy = 0"
 
 
-PEERS = (
+LIBRARIES = (
     Library(
         name="cublas", package="nvidia-cublas", install="pip install nvidia-cublas",
         context="primary", ops=("sum",), dtypes=tuple(_LETTERS), refuses=own_type_only,

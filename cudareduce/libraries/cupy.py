@@ -74,7 +74,7 @@ _CUPY = Library(
             "uint64"),
     load=_load, called=_called, prepare=_prepare,
 )  # fmt: skip
-PEERS = (
+LIBRARIES = (
     _CUPY,
     replace(
         _CUPY, name="cupy:as_called", as_called=True, prepare=_prepare_as_called,

@@ -84,7 +84,7 @@ def _stage(given: DeviceInput, source: int, target: int, n: int, blocks: int) ->
     return launcher(cubin, blocks, [source, n, 1, target, blocks, 1], given.stream)
 
 
-PEERS = (
+LIBRARIES = (
     Library(
         name="cutile", package="cuda-tile", install="pip install 'cuda-tile[tileiras]'",
         context="any", ops=("sum",), dtypes=("float32", "float64", "int32", "int64"),

@@ -55,7 +55,7 @@ def _called(problem: Problem) -> str:
     return f"jax.jit(jnp.{name}({words})), block_until_ready, host time"
 
 
-PEERS = (
+LIBRARIES = (
     Library(
         name="jax", package="jax", install="pip install 'jax[cuda13]'", context="own",
         ops=("sum", "prod", "min", "max", "mean", "argmin", "argmax"),

@@ -142,7 +142,7 @@ class Outcome:
     """The outcome of a job: results by library, `keyed` by layout; verdicts by the index of a
     kernel and layout; passes by the label of the method."""
 
-    peers: Mapping[str, LibraryResult] = field(default_factory=dict)
+    results: Mapping[str, LibraryResult] = field(default_factory=dict)
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     passes: Mapping[str, Pass] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()

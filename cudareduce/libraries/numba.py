@@ -62,7 +62,7 @@ def _called(problem: Problem) -> str:
     return f"cuda.reduce({_EXPRESSIONS[problem.reduction.op.name]})(x, res=)"
 
 
-PEERS = (
+LIBRARIES = (
     Library(
         name="numba", package="numba-cuda", install="pip install 'numba-cuda[cu13]'",
         context="primary", ops=tuple(_EXPRESSIONS), takes_rows=False, refuses=own_type_only,

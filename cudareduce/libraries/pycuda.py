@@ -68,7 +68,7 @@ _PYCUDA = Library(
     dtypes=("float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64"),
     load=_load, called=_called, prepare=_prepare,
 )  # fmt: skip
-PEERS = (
+LIBRARIES = (
     _PYCUDA,
     replace(
         _PYCUDA, name="pycuda:as_called", as_called=True, prepare=_prepare_as_called,

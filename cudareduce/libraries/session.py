@@ -64,10 +64,10 @@ class LibraryWorkers:
         """The outcome of a job: of libraries that share a process, then of each that needs its own.
         `step` is called after each round."""
         shared = self._run(job, deadline, step)
-        peers = dict(shared.peers)
+        results = dict(shared.results)
         for name in job.own():
-            peers |= self._run(replace(job, alone=name, kernels=()), deadline, step).peers
-        return replace(shared, peers=peers)
+            results |= self._run(replace(job, alone=name, kernels=()), deadline, step).results
+        return replace(shared, results=results)
 
     def _run(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
         """Run a job; without a library that ends its worker or breaks the device, run it again."""
@@ -83,7 +83,7 @@ class LibraryWorkers:
             job = replace(job, deadline_s=left_s, ours=len(self._pool))  # the others, and this one
             try:
                 outcome = self._outcome(worker, job, deadline, step)
-                return replace(outcome, peers={**lost, **outcome.peers})
+                return replace(outcome, results={**lost, **outcome.results})
             except BrokenError as error:
                 worker.end()
                 name, verdict = error.name, error.verdict
@@ -145,7 +145,7 @@ def _without_result(
     lost: Mapping[str, LibraryResult], libraries: Iterable[str], verdict: Verdict
 ) -> Outcome:
     """The outcome with one verdict on all libraries that were not lost before."""
-    return Outcome(peers={**lost, **dict.fromkeys(libraries, LibraryResult(verdict=verdict))})
+    return Outcome(results={**lost, **dict.fromkeys(libraries, LibraryResult(verdict=verdict))})
 
 
 def _running(worker: Worker[LibraryRunner], at: At) -> str:

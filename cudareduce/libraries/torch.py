@@ -146,7 +146,7 @@ _TORCH = Library(
     dtypes=("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64"),
     load=_load, called=_called, prepare=_prepare,
 )  # fmt: skip
-PEERS = (
+LIBRARIES = (
     replace(_TORCH, on_cpu=_on_cpu),
     replace(
         _TORCH, name="torch:compile", prepare=_prepare_compiled,

@@ -144,7 +144,7 @@ def _called(problem: Problem) -> str:
     return f"{how} tl.{word}, cubin, BLOCK {_BLOCK}, {_WARPS} warps"
 
 
-PEERS = (
+LIBRARIES = (
     Library(
         name="triton", package="triton", install="pip install triton", context="any",
         ops=("sum", "min", "max", "mean", "argmin", "argmax"), dtypes=tuple(_TYPES),

@@ -103,7 +103,9 @@ class LibraryRunner:
         deadline = Deadline(job.deadline_s)
         if job.alone is not None:
             libraries = job.libraries()
-            return Outcome(peers={lib.name: self._run_own(job, lib, deadline) for lib in libraries})
+            return Outcome(
+                results={lib.name: self._run_own(job, lib, deadline) for lib in libraries}
+            )
         if self._opened is None:
             backend = open_timed(job.spec)
             self._opened = backend, DeviceTimer(backend, backend.monitor())
@@ -112,14 +114,14 @@ class LibraryRunner:
         if not job.rounds or not any(map(run.is_right, run.results)):
             is_missed = job.rounds and job.kernels and not job.odd
             remarks = (_NO_LIBRARY,) if is_missed else ()
-            return Outcome(peers=self._with_remarks(run.results), remarks=remarks)
+            return Outcome(results=self._with_remarks(run.results), remarks=remarks)
         passes, loaded = run.passes(), runtimes()
         remarks = (
             f"the libraries loaded {len(loaded)} CUDA runtimes into one process "
             f"({', '.join(loaded)}): name fewer with --peers where figures look odd",
         )
         return Outcome(
-            peers=self._with_remarks(run.results), kernels=run.kernels, passes=passes,
+            results=self._with_remarks(run.results), kernels=run.kernels, passes=passes,
             remarks=remarks if len(loaded) > 1 else (),
         )  # fmt: skip
 

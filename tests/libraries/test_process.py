@@ -49,7 +49,7 @@ def job(registry: Registry, cache: Path, *names: str, rounds: int = 6) -> Job:
 def reasons(outcome: Outcome) -> dict[str, str]:
     return {
         name: f"{found.verdict.outcome}: {found.verdict.reason}"
-        for name, found in outcome.peers.items()
+        for name, found in outcome.results.items()
     }
 
 
@@ -81,10 +81,10 @@ def test_each_library_has_a_verdict_and_right_ones_have_times(
     assert set(found.timings) == {"fine", "reduce_v7_shuffle"}
     assert found.timings["fine"].median_us == pytest.approx(10, rel=0.05)
     assert len(found.timings["fine"].by_round) == 6
-    assert outcome.peers["fine"].version == "1.2.3"
-    assert outcome.peers["fine"].called == "fake.sum, fine"
-    assert outcome.peers["fine:as_called"].host_us == pytest.approx(57)
-    assert outcome.peers["own"].host_us is not None
+    assert outcome.results["fine"].version == "1.2.3"
+    assert outcome.results["fine"].called == "fake.sum, fine"
+    assert outcome.results["fine:as_called"].host_us == pytest.approx(57)
+    assert outcome.results["own"].host_us is not None
     # What took a process down once is not given the next one.
     later = replace(asked, listings=asked.listings[3:4], rounds=0, methods=())
     again = processes.outcome(later, Deadline(), lambda: None)
@@ -106,7 +106,7 @@ def test_every_timed_launch_is_verified(
     assert found.pop("later:as_called").startswith("fail: got 0, expected ")
     assert found == {"fine": "pass: ", "fine:as_called": "pass: "}
     assert [verdict.outcome for verdict in outcome.kernels.values()] == ["pass"]
-    assert outcome.peers["later:as_called"].host_us is None
+    assert outcome.results["later:as_called"].host_us is None
 
 
 #: Fakes by name, a time limit for a call, and their verdicts; a library that ends its process or
@@ -166,7 +166,7 @@ def test_processes_that_a_library_starts_are_ended(registry: Registry, cache: Pa
     with LibraryWorkers(None, FakeRunner) as processes:
         asked = job(registry, cache, "CRASHING", "SPAWNING", rounds=0)
         outcome = processes.outcome(asked, Deadline(), lambda: None)
-        assert outcome.peers["spawns"].verdict.outcome == "pass"
+        assert outcome.results["spawns"].verdict.outcome == "pass"
         assert helpers()
     ends = monotonic() + 30
     while helpers():  # of the process that crashed beside it, too
@@ -244,7 +244,7 @@ def test_a_lock_of_a_library_prints_no_warning(cache: Path) -> None:
         "    with LibraryWorkers(None, FakeRunner) as processes:\n"
         f"        asked = job(load_registry(), Path({str(cache)!r}), 'LOCKING', rounds=0)\n"
         "        outcome = processes.outcome(asked, Deadline(), lambda: None)\n"
-        "    assert outcome.peers['locking'].verdict.outcome == 'pass'\n"
+        "    assert outcome.results['locking'].verdict.outcome == 'pass'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
