@@ -40,7 +40,7 @@ def refused(answer: tuple[int, str, str]) -> str:
 
 @pytest.mark.parametrize("option", FLOATS)
 @pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-inf", "1e999", "-1", "", "x", "9" * 5000])
-def test_what_is_no_finite_number_is_refused(cudareduce: Call, option: str, value: str) -> None:
+def test_numbers_that_are_not_finite_are_refused(cudareduce: Call, option: str, value: str) -> None:
     value = f"{value}%" if option == "--threshold" else value
     assert option in refused(cudareduce(*FLOATS[option], option, value))
 
@@ -51,7 +51,7 @@ def test_what_is_no_finite_number_is_refused(cudareduce: Call, option: str, valu
      ("reproduce", "bbuf", "--peak-gb-s"), ("sweep", "--max-time"), ("verify", "--rtol")],
     ids=" ".join,
 )  # fmt: skip
-def test_every_command_refuses_them(cudareduce: Call, arguments: tuple[str, ...]) -> None:
+def test_every_command_refuses_nan(cudareduce: Call, arguments: tuple[str, ...]) -> None:
     assert arguments[-1] in refused(cudareduce(*arguments, "nan"))
 
 
@@ -76,7 +76,7 @@ def test_a_whole_number_is_written_as_a_size_is() -> None:
     ids=["empty", "comma", "line", "long", "gap"],
 )
 @pytest.mark.parametrize("option", ["--n", "--op", "--dtype", "--columns", "--timing", "--format"])
-def test_words_that_are_none(cudareduce: Call, option: str, value: str) -> None:
+def test_invalid_words_are_refused(cudareduce: Call, option: str, value: str) -> None:
     assert option in refused(cudareduce(*BENCH, option, value))
 
 
@@ -104,7 +104,7 @@ NAMES = ["", ".", "/", "..", "a\nb", "x" * 5000, "x" * 5000 + ".cu", "y" * 300 +
      ("check", "--base"), ("report",), ("frobnicate",), ("reveal",), ("reveal", "--compare", "x")],
     ids=lambda words: " ".join(map(str, words)).replace(str(ROOT), ""),
 )  # fmt: skip
-def test_names_that_nothing_bears(
+def test_names_of_nothing_are_refused(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...],
     name: str,
 ) -> None:  # fmt: skip

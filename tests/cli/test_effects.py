@@ -104,7 +104,7 @@ def test_an_operator_and_an_expression_contradict_each_other(cudareduce: Call) -
     assert "--op-expr replaces --op: give only one of them" in err
 
 
-def test_what_only_a_gpu_can_time_is_told_where_there_is_none(
+def test_timing_options_without_a_gpu_are_reported(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(spec: object) -> None:

@@ -126,7 +126,7 @@ def test_no_elements_give_the_identity(cudareduce: Call, name: str, ops: str) ->
     assert {r["passes"] for r in records if r["verdict"] == "pass"} == {0}
 
 
-def test_it_is_said_where_nothing_is_launched(cudareduce: Call) -> None:
+def test_a_size_without_launches_is_reported(cudareduce: Call) -> None:
     code, out, _ = cudareduce("verify", "reduce_rows_tree", "--n", 0, "--rows", 5, *ON_CPU)
     assert code == 0
     assert "nothing is launched at n = 0 x 5 rows" in out

@@ -129,7 +129,7 @@ def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: 
     assert "bytes loaded before the first use\n0000  " in out
 
 
-def test_options_without_effect_are_said(cudareduce: Call) -> None:
+def test_options_without_effect_are_reported(cudareduce: Call) -> None:
     err = cudareduce("show", KERNEL, "--arch", "80", "--dtype", "int8")[2]
     assert err == "--arch, --dtype have no effect here: only --ptx and --sass compile the kernel\n"
 

@@ -63,14 +63,14 @@ def test_completion_into_a_full_disk(cache: Path, tmp_path: Path) -> None:
     [(f"{COMPARE} --threshold 2%", 1, "2>/dev/full"), (VERIFY, 0, "2>&- <&-"),
      ("banch", 2, "2>/dev/full")],
 )  # fmt: skip
-def test_what_cannot_be_said_on_standard_error_changes_nothing(
+def test_an_unwritable_standard_error_changes_no_exit_code(
     words: str, code: int, where: str, cache: Path, tmp_path: Path
 ) -> None:
     assert shell(f"cudareduce {words} {where}", cache, tmp_path) == (code, "")
 
 
 @pytest.mark.parametrize("words", ["list", VERIFY])
-def test_a_reader_that_leaves(words: str, cache: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(words: str, cache: Path, tmp_path: Path) -> None:
     code, err = shell(f"cudareduce {words} | true; exit ${{PIPESTATUS[0]}}", cache, tmp_path)
     assert (code, "Error" in err) == (0, False), err
 

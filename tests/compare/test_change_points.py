@@ -12,19 +12,19 @@ from tests.compare.change_points import FLAT, SLOWER, WAYS, share
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_false_steps_are_rare(name: str) -> None:
+def test_false_change_points_are_rare(name: str) -> None:
     most = 5.0 if "clocks" in name else 1.0
     assert share(FLAT[name], WAYS["history"], 300, 0.02) <= most
 
 
 @pytest.mark.parametrize("name", SLOWER)
-def test_what_became_slower_is_found(name: str) -> None:
+def test_lasting_slowdowns_are_found(name: str) -> None:
     least = {"3 % in the last two, 1 %": 20.0, "3 % in the last five, 1 %": 80.0}.get(name, 97.0)
     assert share(SLOWER[name], WAYS["history"], 300, 0.02) >= least
 
 
 @pytest.mark.parametrize("count", range(8))
-def test_few_runs_or_none(count: int) -> None:
+def test_too_few_runs_have_no_change_point(count: int) -> None:
     assert change_points([log(40.0)] * count) == []
 
 
@@ -36,14 +36,14 @@ def test_a_step_without_any_noise() -> None:
     assert change_points([0.0] * 20 + [0.05] * 2 + [0.0] * 20) == []
 
 
-def test_the_way_back_is_a_step_too() -> None:
+def test_a_return_to_the_old_level_is_a_change_point() -> None:
     rng = np.random.default_rng(1)
     logs = rng.normal(0, 0.003, 60)
     logs[20:40] += 0.05
     assert change_points(list(logs)) == [20, 40]
 
 
-def test_other_ways_agree_on_what_is_plain() -> None:
+def test_other_methods_find_the_same_obvious_step() -> None:
     rng = np.random.default_rng(2)
     logs = rng.normal(0, 0.003, 24)
     logs[12:] += 0.05

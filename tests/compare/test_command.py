@@ -82,7 +82,7 @@ def verdicts(out: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.long
-def test_the_same_code_is_the_same_and_told_apart_from_noise(
+def test_identical_code_is_the_same_by_its_hash_and_by_its_times(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet")
@@ -96,7 +96,7 @@ def test_the_same_code_is_the_same_and_told_apart_from_noise(
 
 
 @pytest.mark.long
-def test_what_got_slower_is_measured_twice_and_fails(
+def test_a_slower_kernel_is_measured_twice_and_fails(
     cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow(tree, 10)
@@ -129,7 +129,7 @@ def test_what_got_slower_is_measured_twice_and_fails(
     assert {row["confirmed"] for row in read_result(out.split("::error")[0])} == {None, True}
 
 
-def test_what_got_faster_passes(cudareduce: Call, baseline: Path, tree: Path) -> None:
+def test_a_faster_kernel_passes(cudareduce: Call, baseline: Path, tree: Path) -> None:
     slow(tree, -20)
     code, out, _ = cudareduce(
         "check", "--baseline", baseline, "--kernels", tree, "--quiet", "--format", "json"
@@ -198,7 +198,7 @@ def test_a_kernel_that_does_not_compile_is_named(
 
 
 @pytest.mark.long
-def test_what_is_new_is_listed_and_comes_into_the_next_baseline(
+def test_a_new_kernel_is_listed_and_joins_the_next_baseline(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
     text = (tree / "kernel_a.cu").read_text()
@@ -348,7 +348,7 @@ def test_a_plain_file_is_compared_with_its_revision(
     assert (code, "plain.cu:1: no header" in err) == (2, True)
 
 
-def test_a_checkout_of_another_user_is_told_in_gits_words(
+def test_a_checkout_of_another_user_is_reported_with_the_message_of_git(
     cudareduce: Call, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tree.parent, "init", "-q")
@@ -374,7 +374,7 @@ def test_without_a_gpu(
             assert (code, out, err) == (6, "", "cudareduce: no GPU here\n")
 
 
-def test_a_warp_kernel_is_asked_again_for_what_it_was_asked_for(
+def test_a_warp_kernel_is_measured_again_on_the_requested_size(
     cudareduce: Call, tmp_path: Path
 ) -> None:
     path = tmp_path / "baseline.json"
@@ -445,7 +445,7 @@ def test_a_kernel_that_is_gone_may_be_named(cudareduce: Call, baseline: Path, tr
 
 
 @pytest.mark.parametrize("names", [(), ("kernel_*", "reduce_v7_shuffle"), ("kernel_*",)])
-def test_what_only_the_base_has_is_gone(
+def test_kernels_of_the_base_only_are_gone(
     cudareduce: Call, tree: Path, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     base = tmp_path / "base"
@@ -458,7 +458,7 @@ def test_what_only_the_base_has_is_gone(
     assert ("reduce_v7_shuffle" in found) == (len(names) == 2)  # without names, only those folders
 
 
-def test_a_base_that_is_broken_does_not_fail_what_mends_it(
+def test_a_change_that_repairs_a_broken_kernel_passes(
     cudareduce: Call, tree: Path, tmp_path: Path
 ) -> None:
     base = tmp_path / "base"
@@ -474,7 +474,9 @@ def test_a_base_that_is_broken_does_not_fail_what_mends_it(
     assert "left out an unreadable kernel of the base: " in err
 
 
-def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Path) -> None:
+def test_a_baseline_is_only_replaced_by_a_complete_and_right_run(
+    cudareduce: Call, baseline: Path, tree: Path
+) -> None:
     before = baseline.read_text()
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet")
     for name in ("--json", "--markdown", "--junit"):
@@ -505,7 +507,9 @@ def test_a_baseline_is_not_worn_away(cudareduce: Call, baseline: Path, tree: Pat
     assert "kernel_b" not in baseline.read_text()
 
 
-def test_what_check_cannot_repeat_is_told(cudareduce: Call, baseline: Path) -> None:
+def test_a_baseline_with_an_operator_expression_is_refused(
+    cudareduce: Call, baseline: Path
+) -> None:
     changed = baseline.read_text().replace('"op":"sum"', '"op":"a > b ? a : b"')
     baseline.write_text(changed)
     code, _, err = cudareduce("check", "--baseline", baseline, "--quiet")
@@ -527,7 +531,7 @@ def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: 
 
 
 @pytest.mark.long
-def test_what_moved_alone_is_measured_again_and_not_hidden(
+def test_identical_code_that_alone_became_slower_is_uncertain(
     cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path
 ) -> None:
     """Unchanged machine code: one kernel of three takes 30 % longer, the others what they did."""
@@ -555,7 +559,7 @@ def test_an_empty_base_is_no_base(cudareduce: Call, tree: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_reads_json_or_markdown_finds_no_commands_in_it(
+def test_workflow_commands_are_kept_out_of_json_and_markdown(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")

@@ -80,14 +80,14 @@ def test_kernels_are_grouped_the_worst_first() -> None:
     assert "- a note" in text
 
 
-def test_what_is_as_it_was_is_one_line() -> None:
+def test_unchanged_kernels_are_one_line_of_the_comment() -> None:
     old = [case(f"k{k}") for k in range(9)]
     text = told(old, old)
     assert "Other kernels: 9 compared: 9 SAME (k0, k1, k2, k3, k4, k5 and 3 more)" in text
     assert "|" not in text
 
 
-def test_what_is_known_of_machine_code_is_said() -> None:
+def test_the_comment_describes_changes_of_machine_code() -> None:
     old = [case(f"k{k}") for k in range(2)]
     new = [replace(case(r.kernel, 1.2), cubin_sha="x", source_sha="y") for r in old]
     text = told(old, new, k0=("registers 40, was 32", "wide loads 0, was 8"))

@@ -70,7 +70,9 @@ def test_two_trees_without_a_gpu(cudareduce: Call, trees: tuple[Path, Path]) -> 
     assert "Nothing is timed: " in said
 
 
-def test_trees_that_nvcc_makes_the_same_of(cudareduce: Call, trees: tuple[Path, Path]) -> None:
+def test_trees_with_the_same_machine_code_are_not_timed(
+    cudareduce: Call, trees: tuple[Path, Path]
+) -> None:
     code, out, _ = check(cudareduce, trees)
     assert code == 0
     assert "8 of 8 kernels have the same text in both trees" in " ".join(out.split())
@@ -124,7 +126,7 @@ def test_on_a_gpu_what_changed_is_timed_beside_controls(
 @pytest.mark.parametrize(
     ("error", "expected"), [(KeyboardInterrupt(), 130), (KernelFault("the GPU is lost"), 3)]
 )
-def test_what_ends_the_timing_early_is_no_success(
+def test_an_early_end_of_the_timing_is_no_success(
     cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch,
     error: BaseException, expected: int,
 ) -> None:  # fmt: skip
@@ -141,14 +143,18 @@ def test_what_ends_the_timing_early_is_no_success(
     assert "cut short: " in out
 
 
-def test_what_does_not_compile_comes_first(cudareduce: Call, trees: tuple[Path, Path]) -> None:
+def test_a_kernel_that_does_not_compile_prevents_timing(
+    cudareduce: Call, trees: tuple[Path, Path]
+) -> None:
     edit(trees[1], "kernel_a", INDEX, "const size_t k = nonsense;")
     code, out, _ = check(cudareduce, trees)
     assert code == 2
     assert 'identifier "nonsense" is undefined' in " ".join(out.split())
 
 
-def test_what_goes_with_what(cudareduce: Call, trees: tuple[Path, Path]) -> None:
+def test_options_that_do_not_apply_to_two_compiled_trees_are_refused(
+    cudareduce: Call, trees: tuple[Path, Path]
+) -> None:
     for more, message in (
         (("--update-baseline",), "--update-baseline does not apply to --compile --base"),
         (("--peers", "all"), "--peers does not apply to --compile --base"),

@@ -101,7 +101,7 @@ def test_jobs_append_at_once(folder: Path) -> None:
     assert [e.created for e in entries] == sorted(e.created for e in entries)
 
 
-def test_a_line_that_was_cut_short_stays_apart(cudareduce: Call, folder: Path) -> None:
+def test_a_truncated_line_of_a_history_is_skipped(cudareduce: Call, folder: Path) -> None:
     filled(folder, made(0, 1.0))
     [path] = folder.iterdir()
     with path.open("a") as file:
@@ -185,7 +185,7 @@ def test_figures_are_not_trusted(cudareduce: Call, folder: Path, change: dict[st
     assert cudareduce("history", "check", "--from", folder)[0] == 2
 
 
-def test_there_is_none(cudareduce: Call, folder: Path) -> None:
+def test_a_missing_history_is_an_error(cudareduce: Call, folder: Path) -> None:
     code, _, err = cudareduce("history", "check", "--from", folder)
     assert (code, "there is no history in" in err) == (2, True)
     filled(folder, made(0, 1.0))
@@ -231,7 +231,7 @@ def test_no_file_takes_the_place_of_the_history(cudareduce: Call, folder: Path) 
     assert path.read_text() == before
 
 
-def test_creeps_add_up(cudareduce: Call, folder: Path) -> None:
+def test_small_slowdowns_add_up_to_a_regression(cudareduce: Call, folder: Path) -> None:
     """Twelve times 0.4 %, none of which a comparison with the run before sees."""
     for day in range(60):
         filled(folder, made(day, 1.004 ** min(12, day // 4), code=str(day // 4)))
@@ -246,14 +246,14 @@ def test_creeps_add_up(cudareduce: Call, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("runs", "creep"), [(9, 1.02), (13, 1.01), (13, 1.004)])
-def test_a_young_series_that_only_creeps_is_found(
+def test_a_gradual_regression_in_a_short_series_is_found(
     cudareduce: Call, folder: Path, runs: int, creep: float
 ) -> None:
     filled(folder, *(made(day, creep**day, code=str(day)) for day in range(runs)))
     assert cudareduce("history", "check", "--from", folder)[0] == 1
 
 
-def test_what_a_check_cannot_tell_is_said(cudareduce: Call, folder: Path) -> None:
+def test_a_short_history_is_reported_as_too_short(cudareduce: Call, folder: Path) -> None:
     filled(folder, *(made(day, 1.0) for day in range(3)))
     [path] = folder.glob("*.jsonl")
     path.write_text(path.read_text() * 2)  # as git's union of two branches may
@@ -300,7 +300,7 @@ def test_a_kernel_that_is_gone_is_not_judged(cudareduce: Call, folder: Path) -> 
     assert code == 0, out
 
 
-def test_one_run_is_a_picture_too(cudareduce: Call, folder: Path) -> None:
+def test_a_single_run_is_drawn(cudareduce: Call, folder: Path) -> None:
     filled(folder, made(0, 1.0))
     code, out, _ = cudareduce("history", "show", "reduce_v7*", "--from", folder)
     assert code == 0

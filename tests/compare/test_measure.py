@@ -97,7 +97,7 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, look: int, kernel: str, last: int 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", ["kernel_a", "kernel_b"])  # one beside it, and what is suspect
-def test_what_only_a_later_look_shows_to_be_wrong_is_wrong_in_all_files(
+def test_a_result_that_is_wrong_in_a_later_measurement_is_wrong_in_all_files(
     cudareduce: Call, machine: Machine, baseline: Path, tree: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, kernel: str,
 ) -> None:  # fmt: skip
@@ -180,7 +180,7 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, place: int, error: BaseException) ->
      (EnvironmentProblem("no context"), 6, "no context")],
 )  # fmt: skip
 @pytest.mark.parametrize("place", [1, 2])
-def test_what_is_cut_short_leaves_its_files(
+def test_an_interrupted_check_writes_its_files(
     cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     error: BaseException, expected: int, said: str, place: int,
 ) -> None:  # fmt: skip
@@ -229,7 +229,7 @@ def test_a_signal_leaves_the_files(baseline: Path, tree: Path, tmp_path: Path, c
     assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
 
 
-def test_time_that_is_over_is_said(
+def test_kernels_without_time_left_are_uncertain(
     cudareduce: Call, baseline: Path, tree: Path, tmp_path: Path
 ) -> None:
     before = baseline.read_text()
@@ -252,7 +252,7 @@ def batch(registry: Registry) -> Batch:
     return Batch(settings, tuple(registry.choose(["reduce_v7_shuffle"])))
 
 
-def test_a_process_begun_anew_measures(registry: Registry, cache: Path) -> None:
+def test_a_fresh_process_measures_a_batch(registry: Registry, cache: Path) -> None:
     spec = BackendSpec("cpu", cache=cache)
     found = measure_in_fresh_process(spec, registry, [batch(registry)], True)
     [record] = found.new
@@ -267,7 +267,7 @@ class Deadly(Registry):
         return os._exit, (7,)
 
 
-def test_a_process_that_dies_is_told(registry: Registry, cache: Path) -> None:
+def test_a_process_that_dies_is_an_environment_problem(registry: Registry, cache: Path) -> None:
     deadly = Deadly(registry.kernels, registry.suites)
     spec = BackendSpec("cpu", cache=cache)
     with pytest.raises(EnvironmentProblem, match="ended with code 7"):

@@ -59,7 +59,7 @@ def test_libraries_are_compared_with_themselves(
 
 
 @pytest.mark.long
-def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
+def test_calls_with_host_times_only_are_listed_and_not_compared(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Calls that take the host's time have no rounds: where it has moved most is shown."""
@@ -83,7 +83,7 @@ def test_it_is_said_of_which_calls_there_is_nothing_to_compare(
 
 
 @pytest.mark.long
-def test_what_libraries_do_not_go_with(
+def test_libraries_do_not_apply_to_base_and_stay_in_a_baseline(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     code, _, err = cudareduce("check", "--base", "HEAD", "--peers", "cub")

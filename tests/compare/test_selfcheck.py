@@ -44,7 +44,7 @@ def test_a_machine_that_drifts_is_seen(
     assert "2 of 2 comparisons of identical code SLOWER (below 1e+02 %" in " ".join(out.split())
 
 
-def test_it_may_be_cut_short(
+def test_an_interrupted_self_comparison_reports_what_it_has(
     cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_at(monkeypatch, 3, KeyboardInterrupt())
@@ -58,7 +58,7 @@ def test_it_may_be_cut_short(
 
 
 @pytest.mark.parametrize(("look", "last"), [(1, 1), (2, 2), (3, 99)])
-def test_an_answer_that_is_wrong_once_fails(
+def test_a_result_that_is_wrong_once_fails_a_self_comparison(
     cudareduce: Call, machine: Machine, tree: Path, monkeypatch: pytest.MonkeyPatch, look: int,
     last: int,
 ) -> None:  # fmt: skip
@@ -72,7 +72,7 @@ def test_an_answer_that_is_wrong_once_fails(
     assert f": 0 of {compared} comparisons of identical code" in " ".join(out.split())
 
 
-def test_a_kernel_that_does_not_compile_is_told(
+def test_a_kernel_that_does_not_compile_is_reported_by_self_comparison(
     cudareduce: Call, machine: Machine, tree: Path
 ) -> None:
     path = tree / "kernel_b.cu"
@@ -89,7 +89,7 @@ def test_a_kernel_that_does_not_compile_is_told(
     )
 
 
-def test_the_end_of_a_rate() -> None:
+def test_the_upper_limit_of_a_rate_follows_the_rule_of_three() -> None:
     """The rule of three, nearly."""
     assert binomial_upper_limit(0, 300, 0.95) == pytest.approx(0.00994, abs=1e-4)
     assert binomial_upper_limit(0, 0, 0.95) == binomial_upper_limit(5, 5, 0.95) == 1.0
@@ -100,6 +100,8 @@ def test_the_end_of_a_rate() -> None:
     [("--base", "HEAD"), ("--baseline", "x"), ("--comment", "x"), ("--junit", "x"),
      ("--compile",), ("--all",), ("--ranks", "2")],
 )  # fmt: skip
-def test_what_it_does_not_go_with(cudareduce: Call, words: tuple[str, ...]) -> None:
+def test_options_that_do_not_apply_to_self_comparison_are_refused(
+    cudareduce: Call, words: tuple[str, ...]
+) -> None:
     code, _, err = cudareduce("check", "--self", 3, *words)
     assert (code, f"{words[0]} does not apply to --self" in err) == (2, True)

@@ -129,7 +129,7 @@ def test_rounds_without_spread_are_known_to_a_step_of_the_clock() -> None:
 
 
 @pytest.mark.parametrize("drift", [0.003, 0.01, 0.02])
-def test_what_is_promised_to_be_found_is_found(drift: float) -> None:
+def test_the_smallest_detectable_slowdown_is_detected(drift: float) -> None:
     rng = np.random.default_rng(6)
     promised: list[float] = []
     for _ in range(200):
@@ -162,7 +162,7 @@ def test_an_interval_ends_where_the_rank_test_would_reject(size: int, other: int
 
 
 @pytest.mark.parametrize("count", [8, 9, 20])
-def test_pairs_too(count: int) -> None:
+def test_an_interval_of_pairs_ends_where_the_signed_rank_test_would_reject(count: int) -> None:
     from scipy import stats
 
     rng = np.random.default_rng(count)
@@ -181,7 +181,7 @@ def test_too_few_pairs_have_no_interval() -> None:
     assert (low[0], high[0]) == (-np.inf, np.inf)
 
 
-def test_it_holds_what_it_should_as_often_as_it_says() -> None:
+def test_intervals_have_their_stated_coverage() -> None:
     rng = np.random.default_rng(1)
     old, new = rng.standard_t(2, (4000, 9)), rng.standard_t(2, (4000, 9))
     _, low, high = shift_by_ranks(old, new, 0.98)

@@ -46,7 +46,9 @@ def test_a_folder_brings_its_own_operators(checkout: Path, tmp_path: Path, inner
     assert "STRUCT_SHUFFLE" in text_of(kernels[NAME], "argmax")  # this package's, for want of one
 
 
-def test_a_folder_of_kernels_alone_has_this_packages(checkout: Path, tmp_path: Path) -> None:
+def test_a_folder_of_kernels_alone_uses_the_operators_of_this_package(
+    checkout: Path, tmp_path: Path
+) -> None:
     shutil.rmtree(checkout / "cudareduce")
     kernels, _ = base_tree(str(checkout), [kernels_folder()], tmp_path)
     assert kernels[NAME].prelude is None

@@ -95,7 +95,7 @@ def test_one_verdict(new: Record | None, verdict: str, reason: str) -> None:
     assert reason in row.reason
 
 
-def test_new_and_back_again() -> None:
+def test_kernels_that_were_wrong_or_skipped_before_are_new() -> None:
     assert one(None, OLD).verdict == "NEW"
     wrong = case(verdict="fail", reason="bad", time_us=None, rounds_us=())
     assert (one(wrong, OLD).verdict, one(wrong, OLD).reason) == (
@@ -115,7 +115,7 @@ def test_noisy_rounds_decide_nothing() -> None:
     )  # fmt: skip
 
 
-def test_a_clock_that_moved_with_the_time_is_the_reason() -> None:
+def test_a_clock_change_that_explains_the_time_makes_the_row_uncertain() -> None:
     old = case(sm_mhz=1980.0, memory_mhz=3201.0)
     down = case(44.0, cubin_sha="x", sm_mhz=1800.0, memory_mhz=3201.0)
     row = one(old, down)
@@ -140,7 +140,7 @@ def test_same_code_is_never_slower_and_not_hidden_where_times_say_so() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_too_few_rounds_decide_nothing_of_the_same_code_either(count: int) -> None:
+def test_too_few_rounds_decide_nothing_about_identical_code(count: int) -> None:
     """A machine that is ten times slower would hide behind it."""
     old = [record(f"c{k}", 2**25, FLAT, cubin_sha="same") for k in range(4)]
     new = [record(f"c{k}", 2**25, rounds(400)[:count], cubin_sha="same") for k in range(4)]
@@ -174,7 +174,7 @@ def with_controls(us: float, *controls: float, threshold: float = 0.05) -> Row:
     return compare([*old, OLD], [*new, changed], rules)[-1]
 
 
-def test_what_unchanged_kernels_show_is_taken_out() -> None:
+def test_the_shift_of_the_control_group_is_subtracted() -> None:
     row = with_controls(45.36, 43.2, 43.2, 43.2, threshold=0.1)  # +13.4 % and +8 %
     assert row.verdict == "SAME"
     assert row.change is not None
@@ -194,7 +194,7 @@ def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
     assert row.reason == "identical code of this size moved by up to 8.7 % in these runs"
 
 
-def test_controls_are_those_of_the_size_where_there_are_enough() -> None:
+def test_the_control_group_has_the_size_of_the_row_if_it_is_large_enough() -> None:
     old, new = unchanged(43.2, 43.2, 43.2)
     far = [replace(record, n=2**10, kernel=f"small {record.kernel}") for record in old]
     rows = compare(
@@ -287,7 +287,7 @@ def test_a_kernel_whose_block_changed_is_compared_with_itself() -> None:
 
 
 @pytest.mark.parametrize(("us", "verdict"), [(44.0, "SLOWER"), (40.0, "SAME")])
-def test_another_kernel_that_auto_took_is_told(us: float, verdict: str) -> None:
+def test_another_choice_of_auto_is_named_in_the_reason(us: float, verdict: str) -> None:
     old = replace(OLD, kernel="auto", chosen="reduce_tiles_block")
     new = replace(case(us), kernel="auto", chosen="reduce_tiles_ring", block=512, cubin_sha="x")
     rows = compare([old], [new], FIVE)
@@ -326,7 +326,7 @@ def decided(
     return list(outcome.rows)
 
 
-def test_what_is_in_doubt_is_measured_longer() -> None:
+def test_uncertain_rows_are_measured_longer() -> None:
     doubtful, slower = case(41.99, cubin_sha="x"), case(44.0, cubin_sha="x")
     asked: list[int] = []
 
@@ -349,7 +349,7 @@ def test_what_is_in_doubt_is_measured_longer() -> None:
 
 @pytest.mark.parametrize("verdict", ["skip", "fail"])
 @pytest.mark.parametrize("side", ["old", "new"])
-def test_a_look_that_measures_nothing_decides_nothing(verdict: str, side: str) -> None:
+def test_a_measurement_without_times_decides_nothing(verdict: str, side: str) -> None:
     """What was measured is not gone because the next look had no memory for it, nor is it new
     because the base was wrong there; what is wrong itself is WRONG."""
     new = beside_controls(1, 40.5, noise=0.06)[-1]
@@ -386,7 +386,7 @@ def beside_controls(by: float, us: float, noise: float = 0.0) -> list[Record]:
 
 
 @pytest.mark.parametrize(("first", "later", "us"), [(1.08, 1, 50), (1.08, 1, 37.5), (1, 1.08, 54)])
-def test_a_machine_that_changes_between_looks_blames_no_kernel(
+def test_a_machine_that_changes_between_measurements_blames_no_kernel(
     first: float, later: float, us: float
 ) -> None:
     """Whichever look shows it, the run is MACHINE, and no row is SLOWER or FASTER."""
@@ -426,7 +426,7 @@ def test_exit_codes(words: str, strict: bool, allow: bool, code: int) -> None:
     assert exit_code(report(rows), Judging(strict=strict, allow_gone=allow)) == code
 
 
-def test_fingerprint() -> None:
+def test_machines_are_compared_by_their_properties() -> None:
     assert match(H200, H200) == match(H200, replace(H200, power_limit_w=700.3))
     assert match(H200, replace(H200, ecc=False)).differences == ("ECC on, now off",)
     loose = match(H200, replace(H200, driver="1", power_limit_w=None))
@@ -479,7 +479,7 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
     assert same in out
 
 
-def test_reasons_are_said_once() -> None:
+def test_each_reason_is_printed_once() -> None:
     """Whose they are where they differ; not for the largest group, nor for a verdict's only one."""
     doubts = [
         Row(OLD, replace(OLD, n=n), "UNCERTAIN", why) for n, why in ((1, "a"), (2, "b"), (3, "b"))
@@ -499,7 +499,7 @@ def test_reasons_are_said_once() -> None:
     )
 
 
-def test_what_only_one_run_holds_is_summed_up() -> None:
+def test_kernels_of_one_run_only_are_summarised() -> None:
     """But a kernel that is missing among others that were compared has a row, as all have that
     --all asks for."""
     names = [f"kernel_{k}" for k in range(9)]
@@ -755,7 +755,7 @@ def test_a_run_is_not_compared_with_itself(cudareduce: Call, tmp_path: Path) -> 
         lambda data: data["tool"].update(git="0123456789ab"),
     ],
 )
-def test_a_copy_is_the_run_itself_whatever_became_of_it(
+def test_a_copy_of_a_run_is_refused_as_the_same_measurement(
     cudareduce: Call, tmp_path: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:
     data = json.loads(BEFORE.read_text())
@@ -768,7 +768,7 @@ def test_a_copy_is_the_run_itself_whatever_became_of_it(
     assert "holds the same measurement as" in err
 
 
-def test_both_sides_stand_above_the_table(cudareduce: Call, tmp_path: Path) -> None:
+def test_both_runs_are_described_above_the_table(cudareduce: Call, tmp_path: Path) -> None:
     stored = load(AFTER)
     later = replace(
         stored, created="2026-02-03T04:05:06+00:00",
@@ -788,9 +788,7 @@ def test_both_sides_stand_above_the_table(cudareduce: Call, tmp_path: Path) -> N
     assert "\nold: 2026-01-01 00:00 UTC" in page.read_text()
 
 
-def test_runs_that_displaced_the_cache_differently_are_told(
-    cudareduce: Call, tmp_path: Path
-) -> None:
+def test_runs_with_different_cache_flushes_are_reported(cudareduce: Call, tmp_path: Path) -> None:
     sides = []
     for name, flush in (("a", 2**27), ("b", 2**29)):
         stored = load(BEFORE if name == "a" else AFTER)
@@ -802,7 +800,7 @@ def test_runs_that_displaced_the_cache_differently_are_told(
     assert "measured differently: flush of 128 MiB, now 512 MiB" in out
 
 
-def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> None:
+def test_runs_with_different_timings_are_reported(cudareduce: Call, tmp_path: Path) -> None:
     stored, sides = load(BEFORE), []
     for name, graph in (("a", False), ("b", True)):
         records = [*stored.records]
@@ -821,7 +819,7 @@ def test_runs_of_other_timings_are_told(cudareduce: Call, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("created", ["9999-12-31T23:59:59-23:00", "yesterday", ""])
-def test_a_date_that_is_none_is_shown_as_it_is(
+def test_an_invalid_date_is_printed_unchanged(
     cudareduce: Call, tmp_path: Path, created: str
 ) -> None:
     path = tmp_path / "odd.json"
@@ -906,7 +904,7 @@ def test_a_baseline_without_any_time_is_refused(cudareduce: Call, tmp_path: Path
     assert "24 compared: 24 GONE" in out
 
 
-def test_what_loads_is_of_the_types_that_are_declared(tmp_path: Path) -> None:
+def test_loaded_values_have_the_declared_types(tmp_path: Path) -> None:
     path = changed(
         tmp_path / "whole.json",
         lambda d: d["device"].update(power_limit_w=700, later=1) or d["records"][0].update(new=2),
@@ -915,7 +913,7 @@ def test_what_loads_is_of_the_types_that_are_declared(tmp_path: Path) -> None:
     assert type(load(path).device.power_limit_w) is float
 
 
-def test_answers_from_the_cpu_are_never_timings(cudareduce: Call, tmp_path: Path) -> None:
+def test_results_of_the_emulator_are_refused_as_timings(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     ask = ("--n", 1000, "--backend", "cpu", "--quiet")
     assert cudareduce("bench", "reduce_v7_shuffle", *ask, "--json", path)[0] == 0

@@ -33,7 +33,7 @@ def test_a_pipe_is_read(cudareduce: Call, tmp_path: Path) -> None:
     writer.join()
 
 
-def test_what_is_no_result(cudareduce: Call, tmp_path: Path) -> None:
+def test_files_that_are_no_results_are_refused(cudareduce: Call, tmp_path: Path) -> None:
     loop, empty, long = tmp_path / "loop", tmp_path / "empty", tmp_path / (300 * "x")
     loop.symlink_to(loop)
     empty.write_text("")
@@ -45,7 +45,7 @@ def test_what_is_no_result(cudareduce: Call, tmp_path: Path) -> None:
             assert why in err
 
 
-def test_a_verdict_that_there_is_not(cudareduce: Call, tmp_path: Path) -> None:
+def test_an_unknown_verdict_is_refused(cudareduce: Call, tmp_path: Path) -> None:
     data = json.loads(BEFORE.read_text())
     data["records"][1]["verdict"] = "maybe"
     other = tmp_path / "other.json"
@@ -55,7 +55,7 @@ def test_a_verdict_that_there_is_not(cudareduce: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_figure_that_could_not_be_written_again(
+def test_a_number_that_is_not_finite_is_refused(
     cudareduce: Call, tmp_path: Path, value: float
 ) -> None:
     data = json.loads(BEFORE.read_text())
@@ -84,7 +84,7 @@ def test_places_that_cannot_be_written_are_found_at_once(tmp_path: Path) -> None
     assert full.read_text() == "whole"
 
 
-def test_a_file_is_written_under_a_name_that_nobody_can_predict(tmp_path: Path) -> None:
+def test_a_file_is_written_under_an_unpredictable_temporary_name(tmp_path: Path) -> None:
     """Neither another process nor a link at that name gets into the file."""
     target, victim = tmp_path / "run.json", tmp_path / "victim"
     victim.write_text("kept")

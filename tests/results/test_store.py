@@ -60,7 +60,7 @@ RUNS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(run=RUNS)
-def test_what_is_written_is_read(run: Run) -> None:
+def test_a_result_file_round_trips(run: Run) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.json")
         path.write_text(to_json(run), encoding="utf-8")

@@ -66,7 +66,7 @@ SASS = """
 """
 
 
-def test_what_ptxas_says() -> None:
+def test_the_output_of_ptxas_is_parsed() -> None:
     used = parse_resources(PTXAS, "kernel_a")
     assert used == Resources(32, 544, 540, 588, 4097, 2)
     assert used.spill_bytes == 1128
@@ -192,7 +192,7 @@ def test_a_larger_block_is_no_alarm_on_one_architecture_alone(arch: int) -> None
     assert (row.verdict, row.names) == ("WORSE", ("resident_warps",))
 
 
-def test_what_condemns_is_told_apart() -> None:
+def test_causes_are_separated_from_other_differences() -> None:
     row = compared(unit({"DADD": 8, "SHFL": 5}))
     assert row.causes == ("double instructions 8, was 0",)
     assert row.text.startswith("double instructions 8, was 0 (also: instructions 103, was 100;")
@@ -250,7 +250,7 @@ TRAFFIC = Traffic(
         ),
     ],
 )
-def test_verdicts_on_what_is_asked_of_memory(change: dict[str, int], cause: str) -> None:
+def test_verdicts_on_memory_traffic(change: dict[str, int], cause: str) -> None:
     new = replace(TRAFFIC, **change)  # type: ignore[arg-type]
     changed = replace(unit({"SHFL": 9}), items=new.items)
     [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(changed, traffic=[new]))
@@ -260,7 +260,7 @@ def test_verdicts_on_what_is_asked_of_memory(change: dict[str, int], cause: str)
     assert row.verdict == "SAME"  # of the same machine code nothing else is believed
 
 
-def test_fewer_barriers_are_no_progress() -> None:
+def test_fewer_barriers_ask_for_verification() -> None:
     new = replace(TRAFFIC, barriers=24, wavefronts=60)
     [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(unit({"BAR": 0}), traffic=[new]))
     assert row.verdict == "CHANGED"
@@ -298,7 +298,7 @@ STORES = {
 
 
 @pytest.mark.parametrize(("arrival", "releases"), ARRIVALS.items())
-def test_what_shows_a_partial_to_all_blocks(arrival: str, releases: bool) -> None:
+def test_a_release_or_a_fence_makes_a_partial_result_visible(arrival: str, releases: bool) -> None:
     kernel = load_registry([]).kernels["reduce_last_block"]
 
     def rules(*lines: str) -> list[str]:
@@ -329,7 +329,7 @@ def test_a_ticket_is_no_arrival() -> None:
 
 
 @pytest.mark.parametrize(("store", "counts"), STORES.items())
-def test_what_writes_a_partial(store: str, counts: bool) -> None:
+def test_stores_and_atomics_to_global_memory_count_as_writes(store: str, counts: bool) -> None:
     kernel = load_registry([]).kernels["reduce_last_block"]
     for arrival in ("atom.global.inc.u32 %r1, [%rd2], %r2;", "atom.add.relaxed.gpu.u32 %r1;"):
         compiled = Compiled(b"", "\n".join((FENCE, store, arrival)), "")
@@ -495,7 +495,7 @@ def test_the_assemblers_warning_breaks_a_rule(cudareduce: Call, tree: Path, base
 
 @pytest.mark.long
 @needs_nvcc
-def test_what_is_changed_or_new_passes_and_what_is_gone_does_not(
+def test_changed_and_new_kernels_pass_and_missing_ones_do_not(
     cudareduce: Call, tree: Path, baseline: Path
 ) -> None:
     edit(tree, "my_reduce_v7_shuffle", ("offset = 16", "offset = 32"), ("block      = 256",
@@ -542,7 +542,7 @@ def test_a_kernel_that_does_not_compile(
 
 @pytest.mark.long
 @needs_nvcc
-def test_what_does_not_compile_is_no_baseline(
+def test_a_kernel_that_does_not_compile_prevents_a_new_baseline(
     cudareduce: Call, tree: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = baseline.read_text()
@@ -564,7 +564,7 @@ def test_the_first_error_is_told() -> None:
 
 
 @needs_nvcc
-def test_an_update_forgets_no_accesses(
+def test_an_update_without_access_counts_is_refused(
     cudareduce: Call, tree: Path, stored_90: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without g++ none are counted."""
@@ -596,7 +596,7 @@ def test_a_baseline_may_be_of_single_kernels(
 
 @pytest.mark.slow
 @needs_nvcc
-def test_an_update_forgets_no_architecture_and_no_kernel(
+def test_an_update_that_would_drop_an_architecture_or_kernel_is_refused(
     cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "stored.json"
@@ -720,7 +720,7 @@ def test_a_baseline_that_is_cut_short_or_missing(cudareduce: Call, tmp_path: Pat
     assert "--update-baseline" in err
 
 
-def test_counts_of_a_newer_version_are_no_harm(tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     data = json.loads(STORED.read_text())
     data["units"][0]["code"]["more"] = 1
     data["units"][0]["more"] = "new"
@@ -768,7 +768,7 @@ def test_a_check_of_nothing_is_no_success(cudareduce: Call, tree: Path, stored_9
     assert "nothing was compiled; my_reduce_v7_shuffle is not compiled for sm_52" in err
 
 
-def test_a_disassembler_that_cannot_read_is_no_count(tmp_path: Path) -> None:
+def test_a_disassembler_that_fails_is_an_error(tmp_path: Path) -> None:
     tool = tmp_path / "cuobjdump"
     for body, why in (("exit 0", "it lists no instructions"), ("echo old >&2; exit 255", "old")):
         tool.write_text(f"#!/bin/sh\n{body}\n")

@@ -202,7 +202,7 @@ def marked(edits: dict[str, Edit]) -> list[object]:
 
 
 @pytest.mark.parametrize("name", marked(HARMFUL))
-def test_what_costs_time_fails_or_is_named(name: str, tmp_path: Path, tools: Tools) -> None:
+def test_edits_that_cost_time_fail_or_are_named(name: str, tmp_path: Path, tools: Tools) -> None:
     edit = HARMFUL[name]
     [row] = judged(edit, tmp_path, tools, 90)
     assert (row.verdict in ("WORSE", "BROKEN")) == edit.fails, row.text
@@ -211,7 +211,7 @@ def test_what_costs_time_fails_or_is_named(name: str, tmp_path: Path, tools: Too
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", marked(HARMLESS))
-def test_what_costs_none_passes(name: str, tmp_path: Path, tools: Tools) -> None:
+def test_edits_without_cost_pass(name: str, tmp_path: Path, tools: Tools) -> None:
     edit = HARMLESS[name]
     for row in judged(edit, tmp_path, tools, 75, 90, 120):
         assert row.verdict not in ("WORSE", "BROKEN"), row.text

@@ -22,13 +22,13 @@ def test_every_type_and_operator_that_a_kernel_takes_is_compiled() -> None:
             assert {getattr(reduction, part).name for reduction in some} == wanted, kernel.id
 
 
-def test_it_stays_affordable() -> None:
+def test_the_number_of_compilations_is_limited() -> None:
     todo = jobs(list(KERNELS.values()), (75, 80, 90, 100, 120), 90)
     assert len({job.key for job in todo}) == len(todo) < 750
     assert {job.arch for job in todo if not job.main} == {90}
 
 
-def test_what_is_sampled_does_not_depend_on_other_kernels() -> None:
+def test_the_sample_of_a_kernel_does_not_depend_on_others() -> None:
     one = KERNELS["reduce_v7_shuffle"]
     alone = [job.key for job in jobs([one], (90,), 90)]
     among = [job.key for job in jobs(list(KERNELS.values()), (90,), 90) if job.kernel is one]
