@@ -20,7 +20,7 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
-from cudareduce.library.reading import read_source
+from cudareduce.library.front import read_source
 from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies

@@ -26,8 +26,7 @@ from cudareduce.external.options import FileOptions
 from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
 from cudareduce.library.header import SOURCES, TECHNIQUES
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.lesson import diff
+from cudareduce.library.kernel import Kernel, diff
 from cudareduce.library.registry import Choice, Registry, load_registry, steps_of
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.reduction.sizes import counted

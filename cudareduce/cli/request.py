@@ -31,8 +31,8 @@ def _on_cpu(values: Values) -> bool:
 def _no_external_file(values: Values) -> bool:
     """True if every named file has front matter."""
     from cudareduce.errors import UsageError
+    from cudareduce.library.front import has_header
     from cudareduce.library.header import SOURCES
-    from cudareduce.library.reading import has_header
 
     names = values["kernels"] if "kernels" in values else (values["kernel"],)
     try:

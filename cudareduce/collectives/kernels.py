@@ -20,8 +20,7 @@ from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.collectives.windows import MOST_BLOCKS
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import device_folder, prelude
-from cudareduce.library.front import OPENS, find_header
-from cudareduce.library.reading import read_source
+from cudareduce.library.front import OPENS, find_header, read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
 from cudareduce.reduction.operators import Reduction
 

@@ -21,6 +21,7 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import Roles, Segment
+from cudareduce.library.front import read_source
 from cudareduce.library.program import (
     Address,
     CopyStep,
@@ -33,7 +34,6 @@ from cudareduce.library.program import (
     Variable,
     WriteStep,
 )
-from cudareduce.library.reading import read_source
 from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8

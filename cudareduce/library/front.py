@@ -1,7 +1,8 @@
-"""The TOML header in front of a kernel's text: found and parsed, its words not looked at."""
+"""The text of kernel files, and the TOML block (front matter) at its start."""
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ OPENS, CLOSES = "/*+++", "+++*/"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header's values as TOML has them, not looked at yet, its text, and the line of the file on
-    which that begins."""
+    """Unchecked values, the text of the block, and the line on which it begins."""
 
     values: dict[str, Any]
     body: str
@@ -23,8 +23,8 @@ class Header:
 
 
 def find_header(path: Path, text: str) -> Header | None:
-    """The header of a kernel file, or None where the file has none. One that is not closed, or is
-    not TOML, is a UsageError with its line."""
+    """The front matter of a file, None if it has none. Raises UsageError if it is not closed or is
+    not TOML."""
     opened = text.find(OPENS)
     if opened < 0:
         return None
@@ -41,3 +41,36 @@ def find_header(path: Path, text: str) -> Header | None:
     except BadToml as error:
         line = first_line + min(error.line - 1, body.count("\n"))
         raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None
+
+
+#: Longer files were most likely named by mistake, in bytes.
+_LARGEST = 4 * 2**20
+
+
+def read_source(path: Path) -> str:
+    """The text of a file. Raises UsageError if it is no text file of at most 4 MiB."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
+        if about.st_size > _LARGEST:
+            raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        reason = f"{error.strerror}; check the name (`cudareduce list` shows those of kernels)"
+        raise UsageError(f"cannot read {path}: {reason}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if b"\0" in data:
+        raise UsageError(f"cannot read {path}: not a text file")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return data.decode("latin-1").replace("\r\n", "\n")  # comments of old editors
+
+
+def has_header(path: Path) -> bool:
+    """True if a file has front matter, valid or not. Raises UsageError if it cannot be read."""
+    return OPENS in read_source(path)

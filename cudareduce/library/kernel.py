@@ -1,17 +1,20 @@
-"""A kernel file: its header, its text, and what it takes."""
+"""A kernel: the front matter and text of its file, and which reductions it supports."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import ANY_INPUT, Condition
-from cudareduce.library.entry import EXTERN_SHARED, check_parameters, definition
+from cudareduce.library.front import has_header, read_source
 from cudareduce.library.header import (
     UNASSIGNED,
     UNORDERED,
@@ -27,17 +30,69 @@ from cudareduce.library.header import (
 )
 from cudareduce.library.mapped import read_map, why_not_map
 from cudareduce.library.program import Program
-from cudareduce.library.reading import has_header, read_source
-from cudareduce.library.taken import why_not_op
 from cudareduce.reduction.dtypes import DTYPES
-from cudareduce.reduction.operators import OPERATORS, Map, Reduction
+from cudareduce.reduction.operators import OPERATORS, Map, Operator, Reduction
+
+#: Dynamic shared memory, outside of comment lines.
+EXTERN_SHARED = re.compile(
+    r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
+)
+
+
+def definition(text: str, name: str, head: str) -> int | None:
+    """The offset of the definition of a function that begins with `head`; None if there is none."""
+    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+        begins = text.rfind(head, 0, found.start())
+        ended = max(text.rfind(end, 0, found.start()) for end in ";{")
+        if begins > ended:
+            return begins
+    return None
+
+
+def check_parameters(
+    path: Path, text: str, header: Mapping[str, Any], inputs: Sequence[str] = ("in",)
+) -> None:
+    """Raise UsageError if the entry point does not have the parameters that the front matter
+    implies: `inputs` and the others. Parameters that may be macros are not checked."""
+    found = re.search(
+        rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
+    )
+    if found is None:
+        return
+    taken = [words.split() for words in without_comments(parse_cuda(found["all"])).split(",")]
+    if not all(len(words) > 1 for words in taken):
+        return
+    called = [*inputs, "out", "n"]
+    called += ["rows"] if header["scope"] in ("rows", "warp") else []
+    called += ["partials", "counter"] if header["finish"] == "last_block" else []
+    called += ["workspace"] if "workspace" in header else []
+    if len(taken) != len(called):
+        line = text.count("\n", 0, found.start("all")) + 1
+        raise UsageError(
+            f"{path}:{line}: {path.stem} takes {len(taken)} parameters, but with scope = "
+            f'"{header["scope"]}" and finish = "{header["finish"]}" it is called with '
+            f"{len(called)}: {', '.join(called)}; change them, or the front matter"
+        )
+
+
+def why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> str | None:
+    """Why a kernel with this order and finish does not support an operator, or None if it does;
+    `named`: its front matter names operators."""
+    if order == "any" and not op.commutative:
+        return f"{op.name} does not commute and this kernel does not keep the order of operands"
+    together = op.has_atomic or (op.indexed and named)
+    if finish in UNORDERED and not together:
+        return f"combines in memory, and {op.name} has no atomic form"
+    if finish == "host" and (op.has_finish or op.words > 1):
+        return f"leaves partials to the host, which does not fold those of {op.name}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel file: its header's fields, its text, and what follows from them. `block` is in
-    threads, `items` in elements a thread, `vector` in elements a load, `fixed_grid` in blocks.
-    Where `items_bytes` or `vector_bytes` count, `items` and `vector` are those of 4-byte types."""
+    """The front matter of a kernel file and its text, or an external program. `block` is in threads,
+    `items` in items per thread, `vector` in elements per load, `fixed_grid` in blocks. If
+    `items_bytes` or `vector_bytes` are given, `items` and `vector` are those of 4-byte types."""
 
     id: str
     path: Path
@@ -65,24 +120,24 @@ class Kernel:
     techniques: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = tuple(DTYPES)
     ops: tuple[str, ...] = ()
-    any_op: bool = True  # the header names no operators, so a user's own will do
+    any_op: bool = True  # the front matter names no operators, so --op-expr is supported
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
-    symbol: str | None = None  # where the entry point does not bear the file's name
-    dynamic_shared: int | str = 0  # bytes a block, or in the words of a header
-    workspace: int | str = 0  # bytes a grid that outlive a launch, or in the words of a header
-    asks: Condition = ANY_INPUT  # of its input, beyond what its header or its parameters say
-    most: int | None = None  # elements, where its count is of a type that holds no more
-    map: Map | None = None  # what its own text makes of elements before it combines them
+    symbol: str | None = None  # the entry point, if it is not named like the file
+    dynamic_shared: int | str = 0  # bytes per block, or as front matter writes it
+    workspace: int | str = 0  # bytes per grid that outlive a launch, or as front matter writes it
+    asks: Condition = ANY_INPUT  # its precondition
+    most: int | None = None  # elements that its length can count
+    map: Map | None = None  # the transform in its text
     in_place: bool = False  # overwrites its input, which is restored before each launch
-    columns: bool = False  # elements of its rows lie as far apart as there are rows
-    foreign: bool = True  # not one of the package: on a GPU it is verified in a child process
-    program: Program | None = None  # of an external file: what its author's host code launches
-    prelude: Path | None = None  # where operators' texts lie, if not in this package
+    columns: bool = False  # reduces the columns of a matrix
+    foreign: bool = True  # not in the package: verified in a child process on a GPU
+    program: Program | None = None  # of an external file
+    prelude: Path | None = None  # the folder of operators, if not in this package
 
     @property
     def entry(self) -> str:
-        """The kernel's symbol: profilers show it."""
+        """The name of the kernel function."""
         return self.symbol or self.id
 
     @property
@@ -92,7 +147,7 @@ class Kernel:
 
     @property
     def entry_line(self) -> int:
-        """The line on which the entry point begins; the first where it is not found."""
+        """The line of the entry point; 1 if it is not found."""
         begins = definition(self.text, self.entry, "__global__")
         return 1 if begins is None else self.text.count("\n", 0, begins) + 1
 
@@ -107,32 +162,32 @@ class Kernel:
         return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
-        """Bytes of dynamic shared memory that a launch gives each block of so many threads."""
+        """Bytes of dynamic shared memory per block of `block` threads."""
         places = {"thread": block, "warp": -(-block // 32), "block": 1}
         return memory_bytes(self.dynamic_shared, _sizes(reduction), places)
 
     def workspace_bytes(self, reduction: Reduction, grid: int) -> int:
-        """Bytes of global memory that outlive a launch of so many blocks."""
+        """Bytes of the workspace for a grid of `grid` blocks."""
         return memory_bytes(self.workspace, _sizes(reduction), {"block": grid})
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """The grid rules that the kernel takes: blocks that stride over tiles may be any number."""
+        """The supported grid rules: with a grid-stride loop any number of blocks is right."""
         striding: tuple[Grid, ...] = ("fill", "per_sm", "cover")
         if self.grid == "fill_by_row":
             return ("fill_by_row", "cover")
         return striding if self.grid in striding[:2] else (self.grid,)
 
     def items_of(self, size: int) -> int:
-        """Elements a thread unless asked otherwise, of so many bytes each."""
+        """Default items per thread, for elements of `size` bytes."""
         return max(1, self.items_bytes // size) if self.items_bytes else self.items
 
     def vector_of(self, size: int) -> int:
-        """Elements a load, of so many bytes each."""
+        """Elements per load, for elements of `size` bytes."""
         return max(1, self.vector_bytes // size) if self.vector_bytes else self.vector
 
     def why_not(self, reduction: Reduction) -> str | None:
-        """Why this kernel does not take a reduction, in words, or None if it does."""
+        """Why this kernel does not support a reduction, or None if it does."""
         mapped = why_not_map(self.map, self.finish, self.elements, reduction)
         if undefined := reduction.why_undefined() or mapped:
             return undefined
@@ -146,20 +201,19 @@ class Kernel:
         return reason or (None if taken else takes)
 
     def varies(self, reduction: Reduction) -> bool:
-        """Whether the bits of its answers hang on the order in which blocks arrive."""
+        """True if its results depend on the order in which blocks arrive."""
         chance = self.finish in UNORDERED or self.walk in UNASSIGNED
         return chance and reduction.acc.kind == "float" and not reduction.op.indexed
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
-        """Elements a row and rows, as this kernel takes `rows` rows of `n` elements: to a warp
-        kernel one array of a multiple of 32 elements is many rows of 32."""
+        """The elements per row and rows that the kernel sees: for a warp kernel one array of a
+        multiple of 32 elements is many rows of 32."""
         if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
             return 32, n // 32
         return n, rows
 
     def why_not_shape(self, n: int, rows: int) -> str | None:
-        """Why this kernel does not take `rows` rows of `n` elements, or None if it does; they are
-        as `shape` makes them."""
+        """Why this kernel does not support a shape as `shape` returns it, or None if it does."""
         if self.scope in ("grid", "block") and rows != 1:
             return f"reduces one array, not {rows} rows"
         if self.most is not None and n > self.most:
@@ -172,20 +226,20 @@ class Kernel:
         return None
 
     def why_not_block(self, block: int) -> str | None:
-        """Why this kernel does not take a block size, or None if it does."""
+        """Why this kernel does not support a block size, or None if it does."""
         if block in self.blocks:
             return None
         return f"takes blocks of {', '.join(map(str, self.blocks))} threads, not {block}"
 
     def why_not_sms(self) -> str | None:
-        """Why its work does not fit on fewer SMs by launching fewer blocks, or None if it does."""
+        """Why the kernel does not support --sms, or None if fewer blocks do all of its work."""
         if self.program is None and self.grid in ("fixed", "fill", "per_sm", "one"):
             return None
         return "takes no --sms: fewer blocks would not take all of its input"
 
     def why_not_items(self, items: int, size: int = 4) -> str | None:
-        """Why this kernel does not take a number of items of so many bytes a thread, or None if it
-        does."""
+        """Why this kernel does not support a number of items of `size` bytes per thread, or None if
+        it does."""
         own, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
         if items != own and not re.search(r"\bITEMS\b", self.text):
             return f"takes {own} item{'s' * (own > 1)} a thread, not {items}"
@@ -195,27 +249,24 @@ class Kernel:
 
 
 def _sizes(reduction: Reduction) -> dict[str, int]:
-    """The bytes of what a header may count memory in."""
+    """The bytes of the units in which front matter counts memory."""
     acc, size = reduction.acc.size, reduction.dtype.size
     return {"Acc": reduction.acc_size, "Scalar": acc, "Element": size}
 
 
-#: Makes kernels of a file without a header.
+#: Makes the kernels of an external file from its path and text.
 Adopt = Callable[[Path, str], Sequence[Kernel]]
 
 
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
-    """The kernels of a user's file: one, or what `adopt` makes of a file without a header. Raises
-    what `load_kernel` raises."""
+    """The kernels of a file: one if it has front matter, else those that `adopt` makes. Raises
+    UsageError."""
     return [load_kernel(path)] if has_header(path) else adopt(path, read_source(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
-    """Read one kernel file.
-
-    A file that cannot be read, a broken or a missing header, or a missing entry point is a
-    UsageError.
-    """
+    """Read a kernel file with front matter. Raises UsageError if it cannot be read, or the front
+    matter or the entry point is missing or broken."""
     text = read_source(path)
     header = read_header(path, text)
     if header is None:
@@ -248,3 +299,22 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     ops = tuple(o for o in ops if not why_not_op(OPERATORS[o], order, finish, named=named))
     fields |= {"any_op": not named, "ops": ops}
     return Kernel(id=path.stem, path=path, family=family, text=text, foreign=foreign, **fields)
+
+
+_HEADER_ENDS, _COMMENT = "+++*/\n", "//"
+
+
+def diff(before: Kernel, kernel: Kernel) -> str:
+    """The unified diff of their files."""
+    lines = difflib.unified_diff(
+        before.text.splitlines(keepends=True), kernel.text.splitlines(keepends=True),
+        before.path.name, kernel.path.name,
+    )  # fmt: skip
+    return "".join(lines)
+
+
+def words(kernel: Kernel) -> str:
+    """The comment after its front matter, as one paragraph."""
+    lines = kernel.text.partition(_HEADER_ENDS)[2].splitlines()
+    comment = takewhile(lambda line: line.startswith(_COMMENT), lines)
+    return " ".join(line.removeprefix(_COMMENT).strip() for line in comment)

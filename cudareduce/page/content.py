@@ -8,8 +8,7 @@ from typing import Any
 
 from cudareduce.escapes import shown
 from cudareduce.grouping import group_by
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.lesson import diff, words
+from cudareduce.library.kernel import Kernel, diff, words
 from cudareduce.library.registry import Registry, steps_of
 from cudareduce.library.suite import Suite
 from cudareduce.machine.device import DeviceInfo
