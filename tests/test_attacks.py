@@ -399,7 +399,7 @@ FILES = [
     row("file-zeros", MINE, 2, "mine.cu", files={"mine.cu": bytes(5000)}),
     row("file-prose", MINE, 2, "__global__", files={"mine.cu": "Once upon a time."}),
     row("file-host-only", MINE, 2, "__global__", files={"mine.cu": "int main() { return 0; }"}),
-    row("file-odd-parameters", MINE, 2, "header|cannot be called",
+    row("file-odd-parameters", MINE, 2, "does not compile",
         files={"mine.cu": "__global__ void f(float **a, struct B b, ...) {}"}),
     row("file-unclosed", MINE, 2, "closed", files={"mine.cu": "/*+++\n" + HEADER}),
     row("file-unclosed-body", MINE, 2, "mine.cu", files={"mine.cu": FOREIGN[:200]}),

@@ -63,9 +63,8 @@ class Settings:
         for choice in choices:
             kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
             program = kernel.program
-            mapped = any(reduction.map for reduction in self.reductions)
             computes = program.computes if program is not None else None
-            if computes is not None and self.instead and not mapped:
+            if computes is not None and self._allows(computes):
                 shares.setdefault(computes, []).append(choice)
                 continue
             if kernel.foreign and all(kernel.why_not(r) for r in mine):
@@ -74,6 +73,13 @@ class Settings:
             for reduction in mine:
                 shares.setdefault(reduction, []).append(choice)
         return {reduction: some for reduction, some in shares.items() if some}
+
+    def _allows(self, computes: Reduction) -> bool:
+        """True if the requested operators, types and transform leave open what a program
+        computes."""
+        if any(reduction.map for reduction in self.reductions):
+            return False
+        return any((r.op, r.dtype) == (computes.op, computes.dtype) for r in self.instead)
 
     @property
     def methods(self) -> tuple[Method, ...]:

@@ -772,7 +772,8 @@ def shapes_of(guess: Guess, sizes: Sequence[int], tile: int) -> list[Shape]:
 def _first_error(messages: str) -> str:
     """The first error of a compiler."""
     lines = [line.strip(" |") for line in messages.splitlines()]
-    return next((line for line in lines if " error: " in line), lines[0])
+    first = next((line for line in lines if " error: " in line), lines[0])
+    return first.replace("the host code does not compile here: ", "")
 
 
 _UNKNOWN_NAME = re.compile(r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared)")

@@ -90,8 +90,8 @@ def why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The front matter of a kernel file and its text, or an external program. `block` is in threads,
-    `items` in items per thread, `vector` in elements per load, `fixed_grid` in blocks. If
+    """The front matter of a kernel file and its text, or an external program. `block` is in
+    threads, `items` per thread, `vector` in elements per load, `fixed_grid` in blocks. If
     `items_bytes` or `vector_bytes` are given, `items` and `vector` are those of 4-byte types."""
 
     id: str
