@@ -44,8 +44,8 @@ _OF_EVERY_SIZE = re.compile(
 _FEWEST = 3
 #: Every pattern is tried up to so many elements, two of them and one up to so many.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
-#: Sizes at which a part of a precondition is tried.
-_MOST_TRIED = 10
+#: Sizes at which a part of a precondition is tried, besides all with so few elements.
+_MOST_TRIED, _TINY = 10, 40
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
 
@@ -338,11 +338,10 @@ def _is_right(session: Session, experiments: _Experiments, case: Case, *, watche
     loads."""
     shapes = recorded_shapes(case, _EVERY_UP_TO) or recorded_shapes(case, _SOME_UP_TO)
     step = max(1, len(shapes) // _MOST_TRIED)
+    few = [shape for k, shape in enumerate(shapes) if prod(shape) <= _TINY or k % step == 0]
     limits = session.backend.limits()
     level: Level = "some" if watched else "full"
-    test_set = TestSet(
-        case=case, shapes=tuple(shapes[::step]), limits=limits, level=level, watched=watched
-    )
+    test_set = TestSet(case=case, shapes=tuple(few), limits=limits, level=level, watched=watched)
     verdict = experiments.verdict(case, test_set)
     return verdict is not None and verdict.outcome == "pass" and bool(verdict.effort.sizes)
 

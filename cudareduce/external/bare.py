@@ -20,7 +20,7 @@ from cudareduce.errors import UsageError
 from cudareduce.external.adopt import Adopted, adopt
 from cudareduce.external.device_code import DeviceFile, Function
 from cudareduce.external.options import Argument, LaunchOptions, Requested
-from cudareduce.external.recorder import CompiledMain, compile_main
+from cudareduce.external.recorder import CompiledMain, HostFile
 from cudareduce.external.recording import (
     CopyIn,
     CopyOut,
@@ -38,7 +38,7 @@ from cudareduce.library.program import Address, Program
 from cudareduce.reduction.dtypes import DTYPES
 
 #: Sizes at which a launch is tried before it is recorded at all, and rows for the same.
-_TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (64, 64), (10, 96))
+_TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (500, 2), (10, 96))
 #: Launches of one kernel that are tried, seconds for all of them, and instances of a template.
 _MOST_LAUNCHES, _LAUNCHES_S, _MOST_INSTANCES = 32, 15.0, 8
 _DEFAULT_BLOCK = 256
@@ -356,7 +356,7 @@ class BareFile:
             path = Path(folder, "host.cu")
             path.write_text(f'{text}\n#line 1 "host.cu"\n{host}')
             include = (*options.headers, self.path.resolve().parent)
-            return compile_main(path, include, options.defined, self.cache)
+            return HostFile(path, include, options.defined, self.cache).compiled_main()
 
     def _code(self, kernels: Sequence[BareKernel]) -> str:
         words = [kernel.name for kernel in kernels]

@@ -15,7 +15,7 @@ from cudareduce.external.bare import BareFile
 from cudareduce.external.build import RecordingError
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Requested
-from cudareduce.external.recorder import record, record_sizes
+from cudareduce.external.recorder import HostFile
 from cudareduce.external.recording import Recording
 from cudareduce.library.kernel import Kernel
 
@@ -47,8 +47,9 @@ class ExternalFiles:
     def _recorded(self, path: Path) -> Sequence[Kernel]:
         """The kernels that the file's host code launches; none if it cannot be recorded."""
         options = self.options
+        host = HostFile(path, options.headers, options.defined, self.cache)
         try:
-            first = record(path, include=options.headers, define=options.defined, cache=self.cache)
+            first = host.record()
         except RecordingError:
             return ()
         if not any(b.symbol is None for recording in first for b in recording.buffers):
@@ -56,7 +57,7 @@ class ExternalFiles:
         kernels: list[Kernel] = []
         refused: list[str] = []
         for recording in first:
-            found = adopt((recording, *self._sized(path, recording)), self.cache, self.requested)
+            found = adopt((recording, *self._sized(host, recording)), self.cache, self.requested)
             kernels += found.kernels
             refused += found.refused
         unlike = any("not recognised" in words for words in refused)
@@ -98,14 +99,12 @@ class ExternalFiles:
             entry in entries or entry.rpartition("::")[2] in entries for entry in options.entry
         )
 
-    def _sized(self, path: Path, recording: Recording) -> Sequence[Recording]:
+    def _sized(self, host: HostFile, recording: Recording) -> Sequence[Recording]:
         """The recordings at other sizes; none if n cannot be varied."""
+        entry = re.split(r"[^\w:]", recording.entry)[0]
+        sizes = sorted({*self.sizes, *(n * rows for n, rows in self.shapes)})
         with suppress(UsageError):
-            found = record_sizes(
-                path, sorted({*self.sizes, *(n * rows for n, rows in self.shapes)}),
-                entry=re.split(r"[^\w:]", recording.entry)[0], include=self.options.headers,
-                define=self.options.defined, cache=self.cache,
-            )  # fmt: skip
+            found = host.record_sizes(sizes, None if entry == "main" else entry)
             called = recording.entry.rpartition("(")[0]
             return [one for one in found if one.entry.rpartition("(")[0] == called]
         return ()

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -152,102 +152,74 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
-def record(
-    path: Path,
-    *,
-    entry: str | None = None,
-    size: int | None = None,
-    arguments: Sequence[str] = (),
-    include: Sequence[Path] = (),
-    define: Sequence[str] = (),
-    limits: Limits = DEFAULT_LIMITS,
-    cache: Path | None = None,
-) -> tuple[Recording, ...]:
-    """What the file's host code launches: one recording of its main(), or, where there is none, one
-    of each host function that launches, called with `size` elements.
-
-    `entry` is "main" or the name of a host function. Raises RecordingError if nothing can be
-    recorded.
-    """
-    recorder = _Recorder(path, tuple(include), tuple(define), limits, cache)
-    sizes = DEFAULT_SIZES if size is None else (size,)
-    if entry in (None, "main"):
-        try:
-            recordings = recorder.main(arguments, size)
-        except _NoMain:
-            if entry == "main":
-                raise RecordingError(f"{path.name} has no main().") from None
-            recordings = recorder.functions((), sizes)
-        return recordings
-    return recorder.functions((str(entry),), sizes)
-
-
-def record_sizes(
-    path: Path,
-    sizes: Sequence[int] = SIZES,
-    *,
-    entry: str | None = None,
-    include: Sequence[Path] = (),
-    define: Sequence[str] = (),
-    limits: Limits = DEFAULT_LIMITS,
-    cache: Path | None = None,
-) -> tuple[Recording, ...]:
-    """Recordings of the same program with other numbers of elements, as near to `sizes` as it can
-    be called; () if nothing in it sets the number of elements.
-
-    With a main() the size is an argument of the program, what it reads, or a constant of the file.
-    `Recording.varied` says which, and `Recording.size` the number of elements.
-    """
-    recorder = _Recorder(path, tuple(include), tuple(define), limits, cache)
-    if entry in (None, "main"):
-        try:
-            return recorder.main_sizes(sizes)
-        except _NoMain:
-            pass
-    return recorder.function_sizes(() if entry in (None, "main") else (str(entry),), sizes)
-
-
 @dataclass(frozen=True, slots=True)
 class CompiledMain:
     """A main() that was compiled once, to be recorded with different arguments."""
 
-    recorder: _Recorder
+    file: HostFile
     executable: Executable
 
     def record(self, arguments: Sequence[str]) -> Recording:
         """What it launches with these arguments. Raises RecordingError if that is nothing."""
-        run = run_host(self.executable.path, arguments, self.recorder.limits)
+        run = run_host(self.executable.path, arguments, self.file.limits)
         if not _launches(run):
-            raise RecordingError(_no_launch(self.recorder.path.name, "main()", run))
-        return self.recorder.recording(run, "main", None)
-
-
-def compile_main(
-    path: Path, include: Sequence[Path], define: Sequence[str], cache: Path | None
-) -> CompiledMain:
-    """The main() of a file. Raises RecordingError if it does not compile."""
-    recorder = _Recorder(path, tuple(include), tuple(define), DEFAULT_LIMITS, cache)
-    return CompiledMain(recorder, recorder.build(recorder.text(), None))
-
-
-class _NoMain(Exception):
-    pass
+            raise RecordingError(_no_launch(self.file.path.name, "main()", run))
+        return self.file.recording(run, "main", None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorder:
+class HostFile:
+    """A file whose host code is run; `define` are macros as NAME=VALUE."""
+
     path: Path
-    include: tuple[Path, ...]
-    define: tuple[str, ...]
-    limits: Limits
-    cache: Path | None
+    include: tuple[Path, ...] = ()
+    define: tuple[str, ...] = ()
+    cache: Path | None = None
+    limits: Limits = DEFAULT_LIMITS
+    _built: dict[tuple[bytes, tuple[str, ...] | None], Executable] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def record(self, size: int | None = None) -> tuple[Recording, ...]:
+        """What the host code launches: one recording of main(), or, where there is none, one of
+        each host function that launches, called with `size` elements. Raises RecordingError if
+        nothing can be recorded."""
+        executable = self._main()
+        if executable is None:
+            return self._functions((), DEFAULT_SIZES if size is None else (size,))
+        if size is not None:
+            return self._main_sizes(executable, (size,))
+        return self._record_main(executable)
+
+    def record_sizes(
+        self, sizes: Sequence[int] = SIZES, function: str | None = None
+    ) -> tuple[Recording, ...]:
+        """Recordings of the same program with other numbers of elements, as near to `sizes` as it
+        can be called; () if nothing in it sets the number of elements. `function` is a host
+        function to call in place of main().
+
+        With a main() the size is an argument of the program, what it reads, or a constant of the
+        file. `Recording.varied` says which, and `Recording.size` the number of elements.
+        """
+        executable = self._main() if function is None else None
+        if executable is not None:
+            return self._main_sizes(executable, sizes)
+        return self._function_sizes(() if function is None else (function,), sizes)
+
+    def compiled_main(self) -> CompiledMain:
+        """Its main(). Raises RecordingError if it does not compile."""
+        return CompiledMain(self, self.build(self.text(), None))
 
     def build(self, text: bytes, call: Sequence[str] | None) -> Executable:
-        with TemporaryDirectory(prefix="cudareduce-build-") as folder:
-            return build(
-                self.path, text, include=self.include, define=self.define, call=call,
-                cache=Cache(self.cache or default_cache()), folder=Path(folder),
-            )  # fmt: skip
+        """The executable of a text of the file, which calls main() or these host functions."""
+        key = text, None if call is None else tuple(call)
+        if key not in self._built:
+            with TemporaryDirectory(prefix="cudareduce-build-") as folder:
+                self._built[key] = build(
+                    self.path, text, include=self.include, define=self.define, call=call,
+                    cache=Cache(self.cache or default_cache()), folder=Path(folder),
+                )  # fmt: skip
+        return self._built[key]
 
     def text(self) -> bytes:
         try:
@@ -255,22 +227,20 @@ class _Recorder:
         except OSError as error:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror}.") from None
 
-    def main(self, arguments: Sequence[str], size: int | None) -> tuple[Recording, ...]:
+    def _main(self) -> Executable | None:
+        """The executable with the file's own main(); None if it has none."""
         text = self.text()
         if not re.search(rb"\bmain\s*\(", text):
-            raise _NoMain
+            return None
         executable = self.build(text, None)
-        if not executable.has_main:
-            raise _NoMain
-        if size is not None:
-            return self.main_sizes((size,))
-        run = run_host(executable.path, arguments, self.limits)
-        if arguments or (_launches(run) and not run.out_of_time):
-            if not _launches(run):
-                raise RecordingError(_no_launch(self.path.name, "main()", run))
-            return (self.recording(run, " ".join(["main", *arguments]), None),)
+        return executable if executable.has_main else None
+
+    def _record_main(self, executable: Executable) -> tuple[Recording, ...]:
+        run = run_host(executable.path, (), self.limits)
+        if _launches(run) and not run.out_of_time:
+            return (self.recording(run, "main", None),)
         if run.out_of_time:  # at its own size: a smaller one may do
-            smaller = self.main_sizes((DEFAULT_SIZES[0],), run)
+            smaller = self._main_sizes(executable, (DEFAULT_SIZES[0],), run)
             if smaller:
                 return smaller
             if _launches(run):
@@ -284,28 +254,28 @@ class _Recorder:
         if executable.problem and run.ended and "SIGILL" in run.ended:
             raise RecordingError(executable.problem)
         with suppress(UsageError):
-            return self.functions((), DEFAULT_SIZES)
+            return self._functions((), DEFAULT_SIZES)
         raise RecordingError(_no_launch(self.path.name, "main()", run))
 
-    def functions(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
+    def _functions(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
         if not executable.called:
             raise RecordingError(f"{self.path.name} has no host code that launches a kernel.")
         recorded = [
-            self.function(executable, number, sizes) for number in range(len(executable.called))
+            self._function(executable, number, sizes) for number in range(len(executable.called))
         ]
         recordings = tuple(one for one in recorded if isinstance(one, Recording))
         if not recordings:
             raise RecordingError(str(recorded[0]))
         return recordings
 
-    def function(
+    def _function(
         self, executable: Executable, number: int, sizes: Sequence[int]
     ) -> Recording | str:
         """The first call that launches, or why the function launches nothing."""
         function, failure = executable.called[number], ""
         described = run_host(executable.path, [str(number)], self.limits).trace.parameters
-        only_launch = self.of_the_launch(executable, number, described)
+        only_launch = self._of_the_launch(executable, number, described)
         for size in sizes:
             for values in argument_choices(described, size, only_launch):
                 run = run_host(executable.path, [str(number), *values], self.limits)
@@ -315,7 +285,7 @@ class _Recorder:
                 failure = failure or _no_launch(self.path.name, f"{function.name}()", run)
         return failure
 
-    def of_the_launch(
+    def _of_the_launch(
         self, executable: Executable, number: int, described: Sequence[tuple[str, str]]
     ) -> set[str]:
         """Whole numbers of a host function that set the threads of its blocks and that no kernel
@@ -339,27 +309,24 @@ class _Recorder:
                 found.add(described[k][0])
         return found if len(found) < len(integers) else set()
 
-    def function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
+    def _function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
         deadline = Deadline(self.limits.sizes_s)
         recorded = [
-            self.function(executable, number, (size,))
+            self._function(executable, number, (size,))
             for size in sizes
             for number in range(len(executable.called))
             if not deadline.passed
         ]
         return tuple(one for one in recorded if isinstance(one, Recording))
 
-    def main_sizes(
-        self, sizes: Sequence[int], base: HostRun | None = None
+    def _main_sizes(
+        self, executable: Executable, sizes: Sequence[int], base: HostRun | None = None
     ) -> tuple[Recording, ...]:
         code = self.text()
-        if not re.search(rb"\bmain\s*\(", code):
-            raise _NoMain
-        executable = self.build(code, None)
-        if not executable.has_main:
-            raise _NoMain
-        found = self.find_knob(code, executable, base or run_host(executable.path, (), self.limits))
+        found = self._find_knob(
+            code, executable, base or run_host(executable.path, (), self.limits)
+        )
         if found is None:
             return ()
         knob, scale = found
@@ -368,12 +335,12 @@ class _Recorder:
         for number in sorted({scale.number(size) for size in sizes}):
             if deadline.passed:
                 break
-            run = self.run_knob(knob, number, code)
+            run = self._run_knob(knob, number, code)
             if run is not None and _launches(run):
-                recordings.append(self.knob_recording(knob, number, scale, run, code))
+                recordings.append(self._knob_recording(knob, number, scale, run, code))
         return tuple(recordings)
 
-    def knob_recording(
+    def _knob_recording(
         self, knob: _Knob, number: int, scale: Scale, run: HostRun, code: bytes
     ) -> Recording:
         entry = " ".join(["main", *(word.format(number) for word in knob.arguments)])
@@ -383,12 +350,12 @@ class _Recorder:
             source = knob.constant.replaced(code, str(number)).decode(errors="replace")
         return replace(recording, varied=knob.words, source=source)
 
-    def find_knob(
+    def _find_knob(
         self, code: bytes, executable: Executable, base: HostRun
     ) -> tuple[_Knob, Scale] | None:
         """The first knob that the largest buffer's elements are in proportion to."""
         deadline = Deadline(self.limits.search_s)
-        for knob in self.knobs(code, executable, base):
+        for knob in self._knobs(code, executable, base):
             if deadline.passed:
                 return None
             if knob.constant is None:
@@ -412,12 +379,12 @@ class _Recorder:
     def sample(self, knob: _Knob, number: int, code: bytes) -> tuple[int, int]:
         """A number and the elements of the largest buffer with it, 0 if nothing is launched."""
         limits = replace(self.limits, wall_s=self.limits.wall_s / 2, cpu_s=2)
-        run = replace(self, limits=limits).run_knob(knob, number, code)
+        run = replace(self, limits=limits)._run_knob(knob, number, code)
         return number, _elements(run) if run is not None and not run.out_of_time else 0
 
-    def knobs(self, code: bytes, executable: Executable, base: HostRun) -> Iterator[_Knob]:
+    def _knobs(self, code: bytes, executable: Executable, base: HostRun) -> Iterator[_Knob]:
         if base.out_of_time:
-            yield from self.constant_knobs(code, executable)
+            yield from self._constant_knobs(code, executable)
         if b"argv" in code or re.search(rb"main\s*\(\s*int\s+\w+\s*,", code):
             for option in base.trace.options:
                 yield _Knob(f"--{option}", (f"--{option}={{}}",), executable=executable.path)
@@ -427,9 +394,9 @@ class _Recorder:
         if re.search(rb"\bcin\b|\bscanf\b|\bgetline\b|\bfgets\b", code):
             yield _Knob("standard input", stdin="{0}\n{0}\n{0}\n", executable=executable.path)
         if not base.out_of_time:
-            yield from self.constant_knobs(code, executable)
+            yield from self._constant_knobs(code, executable)
 
-    def constant_knobs(self, code: bytes, executable: Executable) -> Iterator[_Knob]:
+    def _constant_knobs(self, code: bytes, executable: Executable) -> Iterator[_Knob]:
         for constant in constants(code):
             changed = constant.replaced(code, f"::recorder::knob(0, ({constant.text}))")
             runtime: Path | None = None
@@ -439,7 +406,7 @@ class _Recorder:
                     runtime = built.path
             yield _Knob(constant.words, constant=constant, executable=runtime)
 
-    def run_knob(self, knob: _Knob, number: int, code: bytes) -> HostRun | None:
+    def _run_knob(self, knob: _Knob, number: int, code: bytes) -> HostRun | None:
         path, values = knob.executable, {0: number}
         if path is None and knob.constant is not None:
             try:

@@ -374,17 +374,21 @@ def _extent(segment: Segment, number: int) -> tuple[int, int]:
 def _used(segment: Segment, number: int) -> int:
     """Bytes of a buffer that hold elements: as many as the kernels' extents say, if these leave
     less than half of it unused, as a host function's caller gives more than it needs."""
-    buffer, dtype = segment.buffer(number), element_type(segment.elements(number)[0])
-    width = _scalar_size(dtype) if dtype else 0
+    buffer, (cpp, size) = segment.buffer(number), segment.elements(number)
+    dtype = element_type(cpp)
     extents = [value for value in segment.integers() if value > 1]
-    blocks = [size for launch in segment.launches for size in launch.grid if size > 1]
-    if buffer.parameter is None or not width or not extents:
+    if buffer.parameter is None or dtype is None or not extents:
         return buffer.nbytes
-    capacity = buffer.nbytes // width
-    products = {*extents, prod(extents)}
-    products |= {a * b for k, a in enumerate(extents) for b in (*extents[k:], *blocks)}
-    fitting = [n for n in products if capacity // 2 < n <= capacity]
-    return max(fitting, default=capacity) * width
+    width = _scalar_size(dtype)
+    capacity, lanes = buffer.nbytes // width, size // width
+    blocks = [size for launch in segment.launches for size in launch.grid if size > 1]
+    own = {*extents, *(extent * lanes for extent in extents)}
+    products = {a * b for k, a in enumerate(extents) for b in (*extents[k:], *blocks)}
+    for counts in (own, products | {prod(extents)}):
+        fitting = [n for n in counts if capacity // 2 < n <= capacity]
+        if fitting:
+            return max(fitting) * width
+    return capacity * width
 
 
 def _may_be_second(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.external.build import RecordingError
-from cudareduce.external.recorder import Limits, record, record_sizes
+from cudareduce.external.recorder import HostFile, Limits
 from cudareduce.external.recording import (
     CopyIn,
     CopyOut,
@@ -135,7 +135,7 @@ def told(launch: Launch) -> str:
 def test_launches_are_recorded(idiom: Idiom, tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(idiom.kernel + MAIN.format(idiom.body))
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     assert tuple(map(told, launches(recording))) == idiom.expected
     assert recording.ended is None
 
@@ -161,7 +161,7 @@ int main() {
 }
 """
     )
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     x, symbol, out = recording.buffers
     assert (x.nbytes, symbol.symbol, out.nbytes) == (1200, "scale", 4)
     copied, scale, cleared, launch, result = recording.steps
@@ -198,7 +198,7 @@ int main() {
 }
 """
     )
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     assert [(type(step), getattr(step, "buffer", None)) for step in recording.steps] == [
         *((CopyIn, 0), (Launch, None), (CopyOut, 1), (CopyIn, 0), (Launch, None)),
     ]
@@ -212,7 +212,7 @@ def test_a_host_function_is_called(tmp_path: Path, cache: Path) -> None:
         + 'extern "C" void solve(const float *in, float *out, int N) '
         + "{ sum<<<(N + 255) / 256, 256>>>(in, out, N); }"
     )
-    (recording,) = record(path, size=1000, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record(1000)
     assert recording.entry == "solve(in, out, N=1000)"
     assert [buffer.parameter for buffer in recording.buffers] == ["in", "out"]
     assert recording.buffers[0].nbytes == 4000
@@ -233,7 +233,7 @@ struct Reducer {
 }
 """
     )
-    recordings = record(path, size=1024, cache=cache)
+    recordings = HostFile(path, cache=cache).record(1024)
     assert [(r.entry, told(launches(r)[0])) for r in recordings] == [
         ("mine::Reducer::run(in, out, n=1024)", "sum 8 128 0"),
         ("mine::Reducer::one(all, n=1024)", "sum 1 32 0"),
@@ -256,7 +256,7 @@ int main() {
 }
 """
     )
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     assert [type(step) for step in recording.steps] == [
         *(CopyIn, CopyIn, Launch, CopyOut, LibraryCall),
     ]
@@ -268,7 +268,7 @@ def test_a_kernel_of_another_file_is_launched(tmp_path: Path, cache: Path) -> No
         "__global__ void sum(const float *, float *out, int n);\nfloat read_all(int n);\n"
         + MAIN.format("read_all(3); sum<<<4, 32>>>(x, out, 7);")
     )
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     assert told(launches(recording)[0]) == "sum 4 32 0"
     assert [name for name, _ in launches(recording)[0].parameters] == ["", "out", "n"]
 
@@ -276,7 +276,7 @@ def test_a_kernel_of_another_file_is_launched(tmp_path: Path, cache: Path) -> No
 def test_a_program_without_end_is_ended(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1); while (true);"))
-    (recording,) = record(path, cache=cache, limits=Limits(wall_s=1))
+    (recording,) = HostFile(path, cache=cache, limits=Limits(wall_s=1)).record()
     assert launches(recording)
     assert recording.ended == "it ran longer than 1 s"
 
@@ -299,7 +299,7 @@ def test_what_cannot_be_recorded_is_said(message: str, tmp_path: Path, cache: Pa
     path = tmp_path / "file.cu"
     path.write_text(ERRORS[message])
     with pytest.raises(RecordingError, match=message):
-        record(path, cache=cache)
+        HostFile(path, cache=cache).record()
 
 
 def test_the_program_cannot_write_elsewhere(tmp_path: Path, cache: Path) -> None:
@@ -310,7 +310,7 @@ def test_the_program_cannot_write_elsewhere(tmp_path: Path, cache: Path) -> None
             f'system("touch {target}"); fopen("{target}", "w"); sum<<<1, 1>>>(x, out, 1);'
         )
     )
-    (recording,) = record(path, cache=cache)
+    (recording,) = HostFile(path, cache=cache).record()
     assert launches(recording)
     assert not target.exists()
 
@@ -343,7 +343,7 @@ def test_other_sizes(words: str, tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     top, initial = KNOBS[words]
     path.write_text(KERNEL + SUM_MAIN.format(top=top, set=initial))
-    recordings = record_sizes(path, (33, 1000, 100003), cache=cache)
+    recordings = HostFile(path, cache=cache).record_sizes((33, 1000, 100003))
     assert [(r.size, launches(r)[0].grid[0]) for r in recordings] == [
         *((33, 1), (1000, 4), (100003, 391)),
     ]
@@ -355,11 +355,11 @@ def test_other_sizes(words: str, tmp_path: Path, cache: Path) -> None:
 def test_a_square_has_other_sizes(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(KERNEL + SUM_MAIN.format(top="", set="int w = 64, n = w * w;"))
-    recordings = record_sizes(path, (1024, 5000), cache=cache)
+    recordings = HostFile(path, cache=cache).record_sizes((1024, 5000))
     assert [recording.size for recording in recordings] == [1024, 4900]
 
 
 def test_no_other_sizes(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1);"))
-    assert record_sizes(path, (33,), cache=cache) == ()
+    assert HostFile(path, cache=cache).record_sizes((33,)) == ()
