@@ -533,8 +533,12 @@ class BareFile:
                     near = adopt(made, self.cache, self.requested)
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
-        if best is not None and best.program.fault and not self.options.arg:
-            refused = f"{best.kernel.name} cannot be run at every size: {best.program.fault}"
+        if best is not None and not self.options.arg and not best.is_likely:
+            fault = best.program.fault
+            refused = (
+                f"{best.kernel.name} cannot be run at every size: {fault}" if fault else
+                f"{best.kernel.name} is not recognised as a reduction at every size"
+            )  # fmt: skip
             best = None  # the launch may be wrong, and not the kernel
         chosen = best or first
         if chosen is not None:
@@ -576,6 +580,12 @@ class BareFile:
         found = adopt(made, self.cache, self.requested, nearest=known)
         command = command_to_copy(links[0].kernel, self.options)
         refused = tuple(f"{why}. To launch it as it is meant: {command}" for why in found.refused)
+        alone = links[0].program.computes if len(links) == 1 else None
+        for one in found.kernels:
+            computes = one.program.computes if one.program else None
+            if alone is not None and computes is not None and computes.op != alone.op:
+                name = links[0].kernel.name
+                return Adopted((), (f"{name} is recognised at small sizes only: {command}",))
         asks = Condition(multiple=tile)
         whole = tuple(replace(one, asks=asks) if tile > 1 else one for one in found.kernels)
         finish = self.options.finish
@@ -614,6 +624,15 @@ class Recognised:
     kernel: BareKernel
     guess: Guess
     program: Program
+
+    @property
+    def is_likely(self) -> bool:
+        """True if a wrong result may be blamed on the kernel and not on the launch. An extreme that
+        fits some inputs may be chance."""
+        program = self.program
+        assert program.computes is not None
+        by_chance = program.computes.op.name not in ("sum", "mean")
+        return program.fit == 1 or not (program.fault or by_chance)
 
     def partials(self, n: int, rows: int) -> int:
         """The number of results that it leaves. Raises UsageError if that is not known."""
