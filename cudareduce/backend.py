@@ -162,7 +162,7 @@ class Backend(Protocol):
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         """Copy `count` elements back, after all work in flight. Raises KernelFault."""
 
-    def lane(self) -> Lane:
+    def new_stream(self) -> StreamBackend:
         """The same device and memory with another stream."""
 
     def pin(self, array: np.ndarray) -> Buffer:
@@ -186,7 +186,7 @@ class Backend(Protocol):
         """The memory of a variable of an external program, which must not be freed, and its initial
         bytes. Raises KernelFault if it has another size."""
 
-    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+    def schedules(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Thread schedules for the same launches, each in force until the next: one for each named
         order of the backend, the first alone if `quick`; or `repeats` unnamed ones of a device that
         schedules by itself."""
@@ -213,7 +213,7 @@ class Backend(Protocol):
     ) -> None: ...  # fmt: skip
 
 
-class Lane(Backend, Protocol):
+class StreamBackend(Backend, Protocol):
     """A backend with a stream of its own."""
 
     def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
@@ -291,7 +291,7 @@ class Graph(Protocol):
         """Free the driver's memory."""
 
 
-class TimedBackend(Lane, Protocol):
+class TimedBackend(StreamBackend, Protocol):
     """A device with events, further contexts, and a monitor."""
 
     @property

@@ -291,7 +291,7 @@ class FakeGpu:
         ctypes.memmove(_address(buffer) + offset, _address(source), source.nbytes)
         self._holds[_address(buffer)] = offset, self._holds.get(_address(source))
 
-    def lane(self) -> FakeGpu:
+    def new_stream(self) -> FakeGpu:
         return self
 
     def pin(self, array: np.ndarray) -> Buffer:
@@ -316,7 +316,7 @@ class FakeGpu:
     def free(self, *buffers: Buffer) -> None:
         self._cpu.free(*(buffer for buffer in buffers if not isinstance(buffer, Dummy)))
 
-    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+    def schedules(self, repeats: int, *, quick: bool) -> Iterator[str]:
         yield from [""] * repeats
 
     def _drawn(self, random: np.random.Generator) -> Iterator[float]:

@@ -114,7 +114,7 @@ class Trial:
                 first=bound if first_only else None,
             ) for case, bound in self._bounds.items()
         }  # fmt: skip
-        _ = timer.displace  # allocates
+        _ = timer.flush  # allocates
         return entrants
 
     def _watches(self) -> Mapping[str, ResultMonitor[Case]]:

@@ -188,7 +188,7 @@ class CpuBackend:
         nbytes = count * np.dtype(dtype).itemsize
         return np.frombuffer(ctypes.string_at(cast(CpuBuffer, buffer).address, nbytes), dtype)
 
-    def lane(self) -> CpuBackend:
+    def new_stream(self) -> CpuBackend:
         return self
 
     def pin(self, array: np.ndarray) -> CpuBuffer:
@@ -264,7 +264,7 @@ class CpuBackend:
         call.request.os_threads = self._os_threads
         return call
 
-    def ways(self, repeats: int, *, quick: bool) -> Iterator[str]:
+    def schedules(self, repeats: int, *, quick: bool) -> Iterator[str]:
         """Every schedule. Data races are looked for under the first one and under a random one, in
         which blocks see each other's intermediate values."""
         for schedule in SCHEDULES[: 1 if quick else 2 if self._hazards else None]:

@@ -150,7 +150,7 @@ class CudaBackend:
         return int(self.stream.handle)
 
     @staticmethod
-    def ways(repeats: int, *, quick: bool) -> Iterator[str]:
+    def schedules(repeats: int, *, quick: bool) -> Iterator[str]:
         """The GPU schedules blocks by itself, differently at each launch."""
         yield from [""] * repeats
 
@@ -274,7 +274,7 @@ class CudaBackend:
             self._driver.memcpy_dtoh(values, buffer.address)
         return values
 
-    def lane(self) -> CudaBackend:
+    def new_stream(self) -> CudaBackend:
         """A copy with its own stream."""
         other = copy(self)
         other.stream = self._driver.Stream()

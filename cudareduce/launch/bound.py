@@ -37,7 +37,7 @@ def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buf
         args.insert(1, buffers["other"])
     if plan.kernel.scope in ("rows", "warp"):
         args.append(plan.problem.rows)
-    return args + [buffers[name] for name in plan.behind]
+    return args + [buffers[name] for name in plan.scratch_arguments]
 
 
 class Workspaces:
@@ -225,28 +225,23 @@ class Bound:
 
     def results(self) -> Array:
         """Wait, and download the results: one value, or one row of components, per row of the
-        input. Raises KernelFault."""
+        input. Partial results are folded here in a wider type. Raises KernelFault."""
         plan, reduction = self.plan, self.plan.problem.reduction
-        if plan.recorded is not None:
-            return self._recorded_results(plan.recorded)
         count, words = plan.outputs, reduction.op.words
-        values = self._backend.download(self.out, reduction.result_dtype, count * words)
-        return values.reshape(count, words) if words > 1 else values
-
-    def _recorded_results(self, run: Run) -> Array:
-        """The results of an external program in the type they are judged in; partial results are
-        folded in a wider type."""
-        reduction, external = self.plan.problem.reduction, self.plan.kernel.program
-        assert external is not None
-        kind, offset = DTYPES[external.result], run.result.offset
-        nbytes = offset + self.plan.outputs * kind.size
-        data = self._backend.download(self.out, "uint8", nbytes)[offset:]
-        values = as_numbers(np.ascontiguousarray(data).view(kind.storage), kind)
-        if self.plan.folds_on_host:
+        external = plan.kernel.program
+        if plan.recorded is not None and external is not None:
+            kind, offset = DTYPES[external.result], plan.recorded.result.offset
+            nbytes = offset + count * kind.size
+            data = self._backend.download(self.out, "uint8", nbytes)[offset:]
+            values = as_numbers(np.ascontiguousarray(data).view(kind.storage), kind)
+        else:
+            values = self._backend.download(self.out, reduction.result_dtype, count * words)
+        if plan.folds_on_host:
             plain = replace(reduction, dtype=reduction.acc, map=None)
             values = reference(plain, values.astype(reduction.acc.storage), 1).expected
         narrow = reduction.stored is not None
-        return values.astype(reduction.acc.storage if narrow else reduction.result_dtype)
+        values = values.astype(reduction.acc.storage if narrow else reduction.result_dtype)
+        return values.reshape(count, words) if words > 1 else values
 
     def damage(self) -> str | None:
         """Describes writes outside of the buffers and a counter that is not reset; None if there

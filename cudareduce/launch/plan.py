@@ -85,7 +85,7 @@ class Plan:
     recorded: Run | None = None  # the recorded steps of an external program
 
     @property
-    def shares(self) -> bool:
+    def rounds_shares(self) -> bool:
         """True if threads add shares of a mean, which round unless n is a power of two."""
         mean = self.problem.reduction.op.name == "mean" and self.kernel.finish in UNORDERED
         return mean and bool(self.problem.n & (self.problem.n - 1))
@@ -96,7 +96,7 @@ class Plan:
         return tuple(dict.fromkeys(step.unit for step in self.passes))
 
     @property
-    def behind(self) -> tuple[str, ...]:
+    def scratch_arguments(self) -> tuple[str, ...]:
         """The scratch buffers among the kernel's arguments, in order."""
         names = ("partials", "counter", "workspace")
         return tuple(name for name in names if name in self.scratch)
@@ -215,7 +215,7 @@ def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
 def _grids(
     kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
 ) -> list[tuple[int, int]]:
-    """Blocks and elements per row of each launch; none without elements, since answers are preset.
+    """Blocks and elements per row of each launch; none without elements, since results are preset.
     A cap on SMs caps the blocks, since several blocks spread over SMs before they share one; only
     kernels whose blocks stride get one."""
     n, rows = problem.n, problem.rows

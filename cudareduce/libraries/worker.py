@@ -483,7 +483,7 @@ class JobRun:
                     call = self._prepared(library, layout, held, given)
                     self._calls[keyed(library.name, number)] = TimedCall(call, number, given)
             launches |= {key: timed.call.run for key, timed in self._calls.items()}
-            _ = timer.displace  # allocates
+            _ = timer.flush  # allocates
             launches = {key: self._reported(key, run) for key, run in launches.items()}
             others = OwnBuffers({key: timed.call for key, timed in self._calls.items()}, timer)
             self._monitors = {
@@ -647,7 +647,7 @@ class JobRun:
                 timed = TimedCall(call, 0, given)
                 for k in range(_WARM_CALLS + _CALLS):
                     given.turn_to(1 - k % 2)
-                    self._timer.displace()
+                    self._timer.flush()
                     backend.synchronize()
                     start_us = backend.host_us()
                     call.run()

@@ -1,1 +1,1 @@
-"""What is reduced: sizes, types, operators, inputs, and the right answers."""
+"""Reductions: sizes, types, operators, transforms, inputs, reference results and error bounds."""

@@ -64,7 +64,7 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
         yield from ("exact", "random", "positive") if floats else ("random", *extreme, "positive")
     elif reduction.op.name in _EXTREMA:
         yield from ("rising", "falling", "one-sided")
-        yield from (f"extremum:{place}" for place in places(n, tile))
+        yield from (f"extremum:{place}" for place in edge_indices(n, tile))
         if not _is_small(n, tile):
             yield from ("neutral", "nan") if floats else ("neutral",)
     else:
@@ -79,7 +79,7 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 
 def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     op, floats = reduction.op.name, reduction.dtype.kind == "float"
-    edges = places(n, tile)
+    edges = edge_indices(n, tile)
     if reduction.map:  # other special values depend on the transform
         yield from ("nan:0", f"-nan:{n - 1}") if floats else ()
         return
@@ -89,8 +89,8 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     if op in _EXTREMA and floats:
         yield from ("finite", "zeros", "close-below")
         # The first NaN determines an index, so there is another one after it.
-        behind = f",{n - 1}" if reduction.op.indexed else ""
-        yield from (f"{('nan', '-nan')[k % 2]}:{at}{behind}" for k, at in enumerate(edges))
+        second = f",{n - 1}" if reduction.op.indexed else ""
+        yield from (f"{('nan', '-nan')[k % 2]}:{at}{second}" for k, at in enumerate(edges))
     if reduction.op.indexed:
         pairs = [*pairwise(edges), (0, n - 1), (n // 2, n // 2 + 1)]
         yield from (f"tie:{a},{b}" for a, b in pairs if a < b < n)
@@ -106,7 +106,7 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
         yield from (f"inf:{everywhere}", f"-inf:{everywhere}")
 
 
-def places(n: int, tile: int) -> list[int]:
+def edge_indices(n: int, tile: int) -> list[int]:
     """The first and last index, and both sides of the first, a middle and the last tile edge."""
     edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
     found = {0, n - 1} | edges | {edge - 1 for edge in edges}

@@ -191,8 +191,8 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
             return float(bound.results()[0])
 
         def ways(repeats: int) -> Iterator[object]:
-            yield from backend.ways(repeats, quick=False)
-            next(iter(backend.ways(1, quick=True)))  # back to the first schedule
+            yield from backend.schedules(repeats, quick=False)
+            next(iter(backend.schedules(1, quick=True)))  # back to the first schedule
 
         yield _on_device(backend, given, plan.problem, answer, ways)
 

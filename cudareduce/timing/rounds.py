@@ -118,7 +118,7 @@ def _window(
     while True:
         first = timer.mark()
         for name, run in entrants.items():
-            timer.displace()
+            timer.flush()
             start = timer.mark()
             run()
             end = timer.mark()

@@ -126,7 +126,7 @@ class Sampler:
         try:
             if cold:
                 for _ in range(backlog):
-                    timer.displace()
+                    timer.flush()
             else:
                 timer.close_gate()
             start = timer.mark()

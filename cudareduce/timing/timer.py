@@ -68,7 +68,7 @@ class DeviceTimer:
         self.reset_persisting = backend.reset_persisting
 
     @cached_property
-    def displace(self) -> Launch:
+    def flush(self) -> Launch:
         """Enqueue a read of far more than the L2 holds, which leaves no input and no dirty line."""
         return self._after_random_launches(self._read_over)
 
@@ -125,12 +125,12 @@ class DeviceTimer:
         ring further than the one before."""
         other, read, empty = copy(self), self._read_over, self.empty()
 
-        def displace() -> None:
+        def flush() -> None:
             for _ in range(-launches % PLACES):
                 empty()
             read()
 
-        other.displace = displace
+        other.flush = flush
         return other
 
     def flushing(self, kind: str) -> DeviceTimer:
@@ -142,7 +142,7 @@ class DeviceTimer:
         busy, empty = self.idle(_IDLE_US), self.empty()
         written, stream = self._written, self._backend
 
-        def displace() -> None:
+        def flush() -> None:
             busy()  # gives the host time to enqueue, as the read does
             if kind != "none":
                 stream.zero(written)
@@ -150,13 +150,13 @@ class DeviceTimer:
                 empty()
 
         if kind != "nvbench":
-            displace = self._after_random_launches(displace)
+            flush = self._after_random_launches(flush)
 
         def synchronize() -> None:
             empty()
             stream.synchronize()
 
-        other.displace = displace
+        other.flush = flush
         if kind == "nvbench":
             other.synchronize = synchronize
         return other
@@ -170,7 +170,7 @@ class DeviceTimer:
         if self._monitor is None:
             return Conditions()
         for _ in range(_LOAD_READS):
-            self.displace()
+            self.flush()
         found = self._monitor.read()
         self.synchronize()
         return found

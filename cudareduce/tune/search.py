@@ -368,7 +368,7 @@ def candidate_timer(
                 wrong[name] = why
             else:
                 launches[name] = bound.run
-        _ = timer.displace  # allocates
+        _ = timer.flush  # allocates
         return launches
 
     with new_context(home, monitor, set_up) as context:

@@ -134,9 +134,9 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     reduction = plan.problem.reduction
     # Summing partial results on the host adds one rounding.
     depth = roundings(pattern, reduction, plan.problem.n, plan.depth + plan.folds_on_host)
-    exact = rounds_nothing(pattern, reduction) and not plan.shares
-    known = replace(ref, exact=False) if plan.shares else ref
-    limits = bound(reduction, depth + plan.shares, known, exact)
+    exact = rounds_nothing(pattern, reduction) and not plan.rounds_shares
+    known = replace(ref, exact=False) if plan.rounds_shares else ref
+    limits = bound(reduction, depth + plan.rounds_shares, known, exact)
     if limits is None:
         return None
     expected, errors = ref.expected, np.zeros(len(ref.expected))

@@ -127,7 +127,7 @@ def _verify_replaced_input(
         stack.callback(backend.free, *buffers)
         bound = _bind(backend, ready, buffers)
         stack.callback(bound.release)
-        way = next(iter(backend.ways(1, quick=True)))
+        way = next(iter(backend.schedules(1, quick=True)))
         first, _ = _run_once(bound, _DeviceInput(old, data, ref, buffers), way)
         if first is not None and first.outcome == "fail":
             return first
@@ -154,7 +154,7 @@ def _run_all_schedules(
     verdicts: list[Verdict | None] = [RIGHT] * len(given)
     answers: list[list[bytes]] = [[] for _ in given]
     repeats = REPEATS if any(one.compares_bits for one in given) else 2
-    for turn, way in enumerate(backend.ways(repeats, quick=quick)):
+    for turn, way in enumerate(backend.schedules(repeats, quick=quick)):
         for k, (bound, one) in enumerate(zip(bounds, given, strict=True)):
             old = verdicts[k]
             if old is None or (not way and turn > 1 and not one.compares_bits):

@@ -87,7 +87,7 @@ def take(backend: CpuBackend, schedule: str) -> None:
     """Run what follows under this schedule, be it one that the package itself does not choose."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu, "SCHEDULES", (schedule,))
-        [way] = backend.ways(1, quick=False)
+        [way] = backend.schedules(1, quick=False)
     assert way == f"schedule {schedule}"
 
 
@@ -241,9 +241,9 @@ def test_a_fault_is_one_line_however_much_was_found(checked: CpuBackend) -> None
 def test_the_ways_to_run_the_same_again(plain: CpuBackend, checked: CpuBackend) -> None:
     ways = [f"schedule {name}" for name in ("ascending", "random:1", "warp:1")]
     for repeats in (2, 10):
-        assert list(plain.ways(repeats, quick=False)) == ways
-        assert list(plain.ways(repeats, quick=True)) == ways[:1]
-        assert list(checked.ways(repeats, quick=False)) == ways[:2]
+        assert list(plain.schedules(repeats, quick=False)) == ways
+        assert list(plain.schedules(repeats, quick=True)) == ways[:1]
+        assert list(checked.schedules(repeats, quick=False)) == ways[:2]
 
 
 def test_a_way_is_in_force_until_the_next_is_taken(plain: CpuBackend) -> None:
@@ -253,7 +253,7 @@ def test_a_way_is_in_force_until_the_next_is_taken(plain: CpuBackend) -> None:
         take(plain, schedule)
         alone.append(run_sum(plain, program, 5003))
     assert len(set(alone)) > 1  # so the answer tells under which schedule it was made
-    assert [run_sum(plain, program, 5003) for _ in plain.ways(2, quick=False)] == alone
+    assert [run_sum(plain, program, 5003) for _ in plain.schedules(2, quick=False)] == alone
 
 
 def test_the_same_seed_gives_the_same_schedule(plain: CpuBackend) -> None:

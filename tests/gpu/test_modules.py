@@ -217,4 +217,4 @@ def test_constants_are_of_64_bits(tmp_path: Path, cuda: Cuda) -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_gpu_has_no_named_schedules(quick: bool) -> None:
-    assert list(CudaBackend.ways(10, quick=quick)) == [""] * 10
+    assert list(CudaBackend.schedules(10, quick=quick)) == [""] * 10

@@ -123,7 +123,7 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
             drawn = kernel.walk == "tickets"  # a count of its own
             assert made.scratch == {"partials": count * size, "counter": 4 * (rows + drawn)}
         if kernel.workspace:
-            assert made.scratch.keys() == {"workspace"} == {*made.behind}
+            assert made.scratch.keys() == {"workspace"} == {*made.scratch_arguments}
             assert made.scratch["workspace"] >= size
 
 

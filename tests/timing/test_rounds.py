@@ -48,7 +48,7 @@ class Replay:
     def reset_persisting(self) -> None:
         pass
 
-    def displace(self) -> None:
+    def flush(self) -> None:
         self.clock += 110
         self.log.append("flush")
 
@@ -390,7 +390,7 @@ def test_a_kernel_that_is_short_only_when_warm_is_batched_when_warm() -> None:
     timer = Replay()
     cold = False
 
-    def displace() -> None:
+    def flush() -> None:
         nonlocal cold
         cold = True
 
@@ -399,7 +399,7 @@ def test_a_kernel_that_is_short_only_when_warm_is_batched_when_warm() -> None:
         timer.clock += 25 if cold else 8
         cold = False
 
-    timer.displace = displace  # type: ignore[method-assign]
+    timer.flush = flush  # type: ignore[method-assign]
     for method, batch, us in ((Method(), 1, 25), (Method(cold=False), 25, 8)):
         into = measure(always(timer, {"A": kernel}), 6, method)
         assert (into.timings["A"].batch, into.timings["A"].median_us) == (batch, us)

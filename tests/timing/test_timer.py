@@ -44,7 +44,7 @@ def test_a_flush_is_a_read_after_a_random_number_of_launches(
     counts = Counter[int]()
     for _ in range(400):
         log.clear()
-        timer.displace()
+        timer.flush()
         *empty, last = log
         assert last == "read_4"
         assert set(empty) <= {"empty_kernel"}
@@ -59,7 +59,7 @@ def test_in_step_each_sample_begins_one_ring_position_further(
     stepping = timer.in_step(launches)
     places = []
     for _ in range(PLACES):
-        stepping.displace()
+        stepping.flush()
         places.append(len(log) % PLACES)
         log += ["kernel"] * launches
     assert sorted(places) == list(range(PLACES))
@@ -67,14 +67,14 @@ def test_in_step_each_sample_begins_one_ring_position_further(
 
 def test_other_flushes(timer: DeviceTimer, log: list[str]) -> None:
     assert timer.flushing("read") is timer
-    timer.flushing("none").displace()
+    timer.flushing("none").flush()
     assert set(log) <= {"empty_kernel", "wait_ns"} and log[-1] == "wait_ns"
     log.clear()
-    timer.flushing("write").displace()
+    timer.flushing("write").flush()
     assert log[-2:] == ["wait_ns", f"write of {60 * 2**20}"]
     log.clear()
     like_theirs = timer.flushing("nvbench")
-    like_theirs.displace()
+    like_theirs.flush()
     like_theirs.synchronize()
     assert log == ["wait_ns", f"write of {60 * 2**20}", "empty_kernel", "empty_kernel"]
 

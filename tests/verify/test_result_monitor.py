@@ -89,7 +89,7 @@ def test_watching_takes_place_before_the_flush_and_behind_the_last_event() -> No
         return note
 
     timer: Any = SimpleNamespace(
-        displace=noted("flush"), mark=noted("event"), reached=lambda _: False,
+        flush=noted("flush"), mark=noted("event"), reached=lambda _: False,
         elapsed_us=lambda *_: 9000.0, synchronize=noted("wait"), host_us=lambda: 0.0,
         reset_persisting=noted("persisting"),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, Lane, Source, TimedBackend, build_all
+from cudareduce.backend import Backend, Buffer, Source, StreamBackend, TimedBackend, build_all
 from cudareduce.bench.stream.source import pages
 from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound
@@ -99,13 +99,13 @@ class UnfilledFeed(Feed):
 
 class StagingFeed(Feed):
     """Copies each piece to one of the pinned `places` by threads, while earlier pieces are copied
-    to the device on `lane`."""
+    to the device by `copies`."""
 
     def __init__(
-        self, array: np.ndarray, size: int, places: Sequence[np.ndarray], lane: Lane
+        self, array: np.ndarray, size: int, places: Sequence[np.ndarray], copies: StreamBackend
     ) -> None:
         super().__init__(array, size)
-        self._places, self._lane = places, lane
+        self._places, self._copies = places, copies
         self._threads = min(cpu_count(), _MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads)
         self._marks: dict[int, Any] = {}
@@ -115,7 +115,7 @@ class StagingFeed(Feed):
         source = super().give(piece)
         place = self._places[piece.buffer][: len(source)]
         if piece.buffer in self._marks:
-            self._lane.wait(self._marks.pop(piece.buffer))
+            self._copies.wait(self._marks.pop(piece.buffer))
         step = max(_LEAST_BYTES, -(-len(source) // self._threads))
         spans = [slice(at, at + step) for at in range(0, len(source), step)]
         list(self._pool.map(lambda span: np.copyto(place[span], source[span]), spans))
@@ -131,16 +131,16 @@ class Stage:
 
     def __init__(self, backend: Backend, nbytes: int) -> None:
         self.backend = backend
-        self.copies: Lane = backend.lane()
-        self.work: Lane = backend.lane()
+        self.copies: StreamBackend = backend.new_stream()
+        self.work: StreamBackend = backend.new_stream()
         self.buffers: tuple[Buffer, ...] = tuple(backend.allocate(nbytes) for _ in range(BUFFERS))
         backend.synchronize()  # allocation fills them
 
     def release(self) -> None:
         """Wait for work in flight, and free the buffers."""
         with suppress(KernelFault):  # reported already
-            for lane in (self.copies, self.work):
-                lane.synchronize()
+            for stream in (self.copies, self.work):
+                stream.synchronize()
         self.backend.free(*self.buffers)
 
 
@@ -167,11 +167,11 @@ class Copying:
         self._stage, self._pieces, self._feed = stage, pieces, feed
 
     def run(self) -> tuple[Any, Any]:
-        lane = self._stage.copies
-        start = lane.mark()
+        stream = self._stage.copies
+        start = stream.mark()
         for piece in self._pieces:
-            lane.copy_in(self._stage.buffers[piece.buffer], self._feed.give(piece))
-        return start, lane.mark()
+            stream.copy_in(self._stage.buffers[piece.buffer], self._feed.give(piece))
+        return start, stream.mark()
 
     def poison(self) -> None:
         pass

@@ -483,8 +483,8 @@ class _ArrayRun:
                     continue
                 feed = Feed(memory.pageable, self._size)
             elif self._file:
-                lane = memory.stage.copies
-                feed = StagingFeed(memory.data, self._size, memory.staging, lane)
+                copies = memory.stage.copies
+                feed = StagingFeed(memory.data, self._size, memory.staging, copies)
                 stack.callback(feed.close)
             modes[k] = Streamed(memory.stage, row.pieces, feed, row.plans, row.prepared.programs)
         return modes

@@ -29,7 +29,7 @@ def test_a_stream_waits_for_another_and_the_host_for_it(gpu: CudaBackend) -> Non
     place = pages(64 * MIB)
     place[:] = np.arange(len(place), dtype=np.uint8)
     given, buffer = gpu.pin(place), gpu.allocate(len(place))
-    first, second = gpu.lane(), gpu.lane()
+    first, second = gpu.new_stream(), gpu.new_stream()
     start = first.mark()
     first.copy_in(buffer, place)
     second.follow(first.mark())
