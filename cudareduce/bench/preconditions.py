@@ -21,6 +21,7 @@ from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
 from cudareduce.library.front import read_source
+from cudareduce.library.program import Address, Value, WriteStep
 from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
@@ -34,6 +35,8 @@ _BUGS = re.compile(
     rf"{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
     r"|not all threads|is not possible here|never set"
 )
+#: An access behind an argument of a kernel, in the words of the emulator.
+_BEHIND = re.compile(r"past the end of argument (\d+)")
 #: Seconds for which preconditions of all programs of a run are looked for.
 _FOUND_S = 15.0
 #: Inputs that every size is tried with: what fails with others hangs on values, not on the size.
@@ -150,13 +153,34 @@ def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
     return found
 
 
-def _is_bug(reason: str) -> bool:
-    return is_synchronisation_fault(reason) or bool(_BUGS.search(reason))
+def _is_bug(case: Case, reason: str) -> bool:
+    if is_synchronisation_fault(reason):
+        return True
+    return bool(_BUGS.search(reason)) and not _reads_partial_tile(case, reason)
+
+
+def _reads_partial_tile(case: Case, reason: str) -> bool:
+    """True if a kernel reads past the end of its input that receives no number of elements: it
+    takes whole tiles only, as its author knows."""
+    behind, program = _BEHIND.search(reason), case.kernel.program
+    if behind is None or program is None or len(program.texts) > 1:
+        return False
+    index = int(behind[1])
+    values: set[tuple[Value, ...]] = set()
+    for run in program.runs:
+        readers = [
+            step for step in run.launches
+            if step.arguments[index : index + 1] == (Address("in"),)
+        ]  # fmt: skip
+        if not readers or any(isinstance(step, WriteStep) for step in run.steps):
+            return False
+        values |= {tuple(a for a in one.arguments if isinstance(a, Value)) for one in readers}
+    return len(values) == 1
 
 
 def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
     """True if an external program failed for a cause that a precondition may exclude."""
-    failed = verdict.outcome == "fail" and not _is_bug(verdict.reason)
+    failed = verdict.outcome == "fail" and not _is_bug(case, verdict.reason)
     return case.kernel.program is not None and (failed or _is_undecided(case, verdict))
 
 
@@ -178,11 +202,14 @@ def _with_precondition(
     whole = _asking(case, **every)
     outcomes = dict(_outcomes(session, experiments, whole))
     failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
-    bug = next((v.reason for v in failed.values() if _is_bug(v.reason)), "")
+    bug = next((v.reason for v in failed.values() if _is_bug(case, v.reason)), "")
     if bug:
         return None, bug
     good = [shape for shape, v in outcomes.items() if v.outcome == "pass"]
-    values = any(not _OF_EVERY_SIZE.search(v.reason) for v in failed.values())
+    values = any(
+        not _OF_EVERY_SIZE.search(v.reason) and not _reads_partial_tile(case, v.reason)
+        for v in failed.values()
+    )
     sizes = (None if values else _size_condition(good, list(failed))) if failed else {}
     if sizes and sizes.get("most", case.block) < case.block:
         return None, ""  # no author documents that a block is too large for its input

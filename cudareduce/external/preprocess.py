@@ -213,16 +213,20 @@ def preprocess(
         errors = done.stderr.decode(errors="replace").splitlines()
         first = next((line for line in errors if "error" in line), "g++ -E fails")
         raise UsageError(f"{path.name} cannot be preprocessed: {first}")
-    return _with_line_table(done.stdout, tuple(missing))
+    return _with_line_table(done.stdout, tuple(missing), deep)
 
 
-def _with_line_table(output: bytes, missing: tuple[str, ...]) -> Preprocessed:
+def _with_line_table(output: bytes, missing: tuple[str, ...], placeholders: Path) -> Preprocessed:
+    """What g++ has printed, without its line markers; a placeholder is at the line that includes
+    it, so that the text is the same in each temporary folder."""
     lines, places = [], []
     file, number = "", 0
     for line in output.split(b"\n"):
         marker = _MARKER.match(line)
         if marker:
-            file, number = marker[2].decode(errors="replace"), int(marker[1])
+            name = marker[2].decode(errors="replace")
+            if placeholders not in Path(name).parents:
+                file, number = name, int(marker[1])
             continue
         placeholder, kept = _PLACEHOLDER.match(line), _KEPT.match(line)
         line = b"#include <%s>" % placeholder[1] if placeholder else kept[1] if kept else line
