@@ -110,3 +110,9 @@ KERNEL void __launch_bounds__(128) first(const T *a, int n) {}
     [function] = file_of(source).kernels()
     assert (function.name, function.template_names) == ("ns::first", ["T", "N"])
     assert function.parameters == ("const T * a", "int n") and function.most_threads == 128
+
+
+def test_the_code_is_the_same_in_each_temporary_folder() -> None:
+    text = "#include <cuda_runtime.h>\n__global__ void kernel(float *x) { x[0] = 1; }\n"
+    first, second = (file_of(text).code(["kernel"], set()) for _ in range(2))
+    assert first == second and "#include <cuda_runtime.h>" in first
