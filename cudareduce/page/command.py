@@ -15,8 +15,9 @@ from typing import Any
 from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
+from cudareduce.library.kernel import diff, words
 from cudareduce.library.registry import load_registry
-from cudareduce.page.content import errata, lessons, lineage, sheet
+from cudareduce.page.content import errata, lineage, sheet
 from cudareduce.plot.figure import Figure
 from cudareduce.plot.kinds import comparison_figures
 from cudareduce.plot.vega import min_width, notes, page_spec
@@ -90,9 +91,11 @@ def _render(runs: Mapping[Path, Run]) -> str:
         version=__version__,
         sheets=list(zip(sheets, groups, strict=True)),
         compared=compared,
-        lessons={lesson.id: lesson for lesson in lessons(registry)},
+        registry=registry,
+        words=words,
+        diff=diff,
         lineage=lineage(registry),
-        errata=errata(registry),
+        errata=list(errata(registry.suites.values())),
         charts=_packed(json.dumps(specs, allow_nan=False)),
         raw=[_packed(path.read_text(encoding="utf-8-sig")) for path in runs],
         style=_template("page.css"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cudareduce.escapes import shown
 from cudareduce.grouping import group_by
-from cudareduce.library.kernel import Kernel, diff, words
+from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Registry, steps_of
 from cudareduce.library.suite import Suite
 from cudareduce.machine.device import DeviceInfo
@@ -156,52 +156,11 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """One kernel: what it changes in its predecessor, why, and its source."""
-
-    id: str
-    title: str
-    after: str | None
-    paragraphs: tuple[str, ...]
-    techniques: str
-    published: str
-    source: str
-    diff: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Branch:
-    """Kernels that follow each other one by one, as ids and titles, and the branches that begin at
-    the last."""
+    """Kernels that follow each other one by one, and the branches that begin at the last."""
 
-    chain: tuple[tuple[str, str], ...]
+    chain: tuple[Kernel, ...]
     branches: tuple[Branch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Errata:
-    """The errors of a publication."""
-
-    title: str
-    source: str
-    sentences: tuple[str, ...]
-
-
-def lessons(registry: Registry) -> tuple[Lesson, ...]:
-    """A lesson for every kernel, in the order of the lineage."""
-    return tuple(_lesson(kernel, registry) for kernel in registry.kernels.values())
-
-
-def _lesson(kernel: Kernel, registry: Registry) -> Lesson:
-    before = registry.kernels.get(kernel.after or "")
-    suites = registry.published(kernel).items()
-    return Lesson(
-        kernel.id, kernel.title, kernel.after,
-        tuple(filter(None, (kernel.change, kernel.expect, words(kernel)))),
-        ", ".join(kernel.techniques).replace("_", " "),
-        "; ".join(f"{suite}: {', '.join(names)}" for suite, names in suites),
-        kernel.text, tuple(diff(before, kernel).splitlines()) if before else (),
-    )  # fmt: skip
 
 
 def lineage(registry: Registry) -> tuple[Branch, ...]:
@@ -215,16 +174,14 @@ def _branch(kernel: Kernel, steps: Mapping[str | None, Sequence[Kernel]]) -> Bra
     while len(following := steps.get(chain[-1].id, ())) == 1:
         chain.append(following[0])
     branches = tuple(_branch(step, steps) for step in following)
-    return Branch(tuple((k.id, k.title) for k in chain), branches)
+    return Branch(tuple(chain), branches)
 
 
-def errata(registry: Registry) -> tuple[Errata, ...]:
-    """The errata of each publication that has some."""
-    found = (Errata(s.title, s.source, _errata_sentences(s)) for s in registry.suites.values())
-    return tuple(each for each in found if each.sentences)
-
-
-def _errata_sentences(suite: Suite) -> tuple[str, ...]:
-    rows = group_by((row for row in suite.rows if row.erratum), lambda row: row.erratum)
-    of_rows = (f"{', '.join(row.name for row in group)}: {text}" for text, group in rows.items())
-    return (*suite.experiment.get("errata", ()), *of_rows)
+def errata(suites: Iterable[Suite]) -> Iterator[tuple[Suite, tuple[str, ...]]]:
+    """The errors in each publication that has some, in sentences."""
+    for suite in suites:
+        rows = group_by((row for row in suite.rows if row.erratum), lambda row: row.erratum)
+        named = (f"{', '.join(row.name for row in group)}: {text}" for text, group in rows.items())
+        sentences = (*suite.experiment.get("errata", ()), *named)
+        if sentences:
+            yield suite, sentences
