@@ -87,7 +87,7 @@ def primary_context(
         yield Context(timer, {case.kernel.id: bound.run})
 
 
-def on_settings(settings: Sequence[Setting]) -> list[str]:
+def _on_settings(settings: Sequence[Setting]) -> Iterator[str]:
     texts = []
     for setting in settings:
         share = 100 * setting.slower
@@ -95,26 +95,11 @@ def on_settings(settings: Sequence[Setting]) -> list[str]:
         compared = word if abs(share) >= 0.1 else "as fast as"
         wider = f" with {setting.scatter:.1f} times the range" if setting.scatter else ""
         texts.append(f"n = {setting.n} {compared} fresh contexts{wider}")
-    if not texts:
-        return []
-    return [
-        f"The primary context, which libraries need, measures {settings[0].kernel} at "
-        f"{', at '.join(texts)}: compare times of one kind of context only."
-    ]
-
-
-def settings_section(settings: Sequence[Setting]) -> Section:
-    rows = tuple(
-        (short_size(one.n), name, f"{median(us):.2f}", f"{min(us):.2f}", f"{max(us):.2f}",
-         f"{100 * (max(us) / min(us) - 1):.1f}%")
-        for one in settings
-        for name, us in (("fresh", one.fresh_us), ("primary", one.primary_us))
-    )  # fmt: skip
-    header = ("n", "context", "median us", "shortest us", "longest us", "apart")
-    count = max(len(one.fresh_us) for one in settings)
-    note = f"up to {count} of each, alternating, with buffers at new addresses each time"
-    title = f"{settings[0].kernel} in fresh contexts and in the primary one, cold"
-    return Section(title, header, rows, (note,), 2)
+    if texts:
+        yield (
+            f"The primary context, which libraries need, measures {settings[0].kernel} at "
+            f"{', at '.join(texts)}: compare times of one kind of context only."
+        )
 
 
 #: The threshold to test, and the share of larger slowdowns that must be caught.
@@ -301,7 +286,7 @@ def sentences(findings: Findings) -> list[str]:
     said = [
         *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
         *_on_flushes(findings.flushes), *_on_spreads(findings.spreads),
-        *on_settings(findings.settings), *_on_peers(findings),
+        *_on_settings(findings.settings), *_on_peers(findings),
     ]  # fmt: skip
     good = trustworthy(findings)
     head = {
@@ -323,18 +308,18 @@ def trustworthy(findings: Findings) -> bool | None:
     return findings.false_verdicts == 0 and three >= _CAUGHT * of_three and five == of_five
 
 
-def _on_noise(findings: Findings) -> list[str]:
+def _on_noise(findings: Findings) -> Iterator[str]:
     count, wrong = len(findings.judged), findings.false_verdicts
     if not count:
-        return []
-    said = f"A/A: {wrong} of {count} comparisons of a kernel with itself called it changed at 2 %"
+        return
+    text = f"A/A: {wrong} of {count} comparisons of a kernel with itself called it changed at 2 %"
     if count < ENOUGH:
-        said += f" (fewer than the {ENOUGH} needed for a rate)"
+        text += f" (fewer than the {ENOUGH} needed for a rate)"
     quiet = findings.quiet_threshold
-    return [f"{said}; none did above {100 * quiet:.2f} %." if quiet else f"{said}."]
+    yield f"{text}; none did above {100 * quiet:.2f} %." if quiet else f"{text}."
 
 
-def _on_power(findings: Findings) -> list[str]:
+def _on_power(findings: Findings) -> Iterator[str]:
     rates = []
     for share in findings.shares:
         caught, of = findings.caught(share, THRESHOLD)
@@ -342,25 +327,26 @@ def _on_power(findings: Findings) -> list[str]:
         rates.append(f"{100 * share:g} % (measured {100 * real:.1f} %) {caught} of {of}")
     few = any(len(findings.slowed(share)) < ENOUGH_SLOWED for share in findings.shares)
     note = f" (fewer than the {ENOUGH_SLOWED} each needed for a rate)" if few else ""
-    said = [f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}{note}."] if rates else []
+    if rates:
+        yield f"Slowdowns caught at a threshold of 2 %: {', '.join(rates)}{note}."
     quiet, least = findings.quiet_threshold, findings.detectable
-    if quiet is None or not findings.enough:
-        return said
-    at = f"At {100 * quiet:.2f} %, the smallest threshold without false verdicts,"
-    which = "none of the injected slowdowns is"
-    if least is not None:
-        which = f"{100 * least:g} % is the smallest injected slowdown that is"
-    return [*said, f"{at} {which} caught 95 times in 100."]
+    if quiet is not None and findings.enough:
+        which = "none of the injected slowdowns is"
+        if least is not None:
+            which = f"{100 * least:g} % is the smallest injected slowdown that is"
+        yield (
+            f"At {100 * quiet:.2f} %, the smallest threshold without false verdicts, {which} "
+            "caught 95 times in 100."
+        )
 
 
-def _on_undecided(findings: Findings) -> list[str]:
-    if not findings.undecided:
-        return []
-    count = len(findings.aa) + len(findings.injected)
-    return [
-        f"{findings.undecided} of {count} comparisons are undecided and not counted: they have "
-        f"fewer than the {MIN_ROUNDS} rounds needed for an interval."
-    ]
+def _on_undecided(findings: Findings) -> Iterator[str]:
+    if findings.undecided:
+        yield (
+            f"{findings.undecided} of {len(findings.aa) + len(findings.injected)} comparisons are "
+            f"undecided and not counted: they have fewer than the {MIN_ROUNDS} rounds needed for "
+            "an interval."
+        )
 
 
 def _on_flushes(figures: Sequence[Figure]) -> list[str]:
@@ -377,28 +363,27 @@ def _on_flushes(figures: Sequence[Figure]) -> list[str]:
     return said[-1:]  # the largest size suffices
 
 
-def _on_spreads(spreads: Sequence[Spread]) -> list[str]:
+def _on_spreads(spreads: Sequence[Spread]) -> Iterator[str]:
     if not spreads:
-        return []
+        return
     shares = {spread.what: f"{100 * spread.share:.1f} %" for spread in spreads}
     still = shares.pop(NOTHING, None)
     causes = ", ".join(f"{what} {share}" for what, share in shares.items())
     noise = f"; repeated without a change, {still}" if still else ""
-    return [
+    yield (
         f"The time of {spreads[0].kernel} at n = {spreads[0].n} also depends on: {causes}{noise}. "
         "Rounds use many contexts, so that the intervals include this."
-    ]
+    )
 
 
-def _on_peers(findings: Findings) -> list[str]:
-    if not findings.peers:
-        return []
-    worst = max(findings.peers, key=lambda peer: abs(peer.difference))
-    verdict = "agree" if abs(worst.difference) <= _AGREE else "do NOT agree"
-    return [
-        f"NVBench and this tool {verdict} with the same flush and queue: at most "
-        f"{100 * abs(worst.difference):.1f} % apart ({worst.kernel}, n = {worst.n})."
-    ]
+def _on_peers(findings: Findings) -> Iterator[str]:
+    if findings.peers:
+        worst = max(findings.peers, key=lambda peer: abs(peer.difference))
+        verdict = "agree" if abs(worst.difference) <= _AGREE else "do NOT agree"
+        yield (
+            f"NVBench and this tool {verdict} with the same flush and queue: at most "
+            f"{100 * abs(worst.difference):.1f} % apart ({worst.kernel}, n = {worst.n})."
+        )
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
@@ -425,16 +410,12 @@ def as_json(findings: Findings) -> dict[str, Any]:
 def selftest_sections(findings: Findings, device: str) -> Iterator[Section]:
     """The verdict, then the tables it is based on."""
     yield Section(f"Selftest of {device}", (), (), (*sentences(findings), *findings.remarks))
-    if findings.flushes:
-        yield _flushes(findings)
-    if findings.floors:
-        yield _floors(findings)
-    if findings.spreads:
-        yield _spreads(findings)
-    if findings.settings:
-        yield settings_section(findings.settings)
-    if findings.peers:
-        yield _peers(findings)
+    for measured, table in (
+        (findings.flushes, _flushes), (findings.floors, _floors), (findings.spreads, _spreads),
+        (findings.settings, _settings), (findings.peers, _peers),
+    ):  # fmt: skip
+        if measured:
+            yield table(findings)
 
 
 def _floors(findings: Findings) -> Section:
@@ -450,16 +431,26 @@ def _floors(findings: Findings) -> Section:
 def _spreads(findings: Findings) -> Section:
     header = ("what differs", "shortest us", "longest us", "apart")
     rows = tuple(
-        (
-            spread.what,
-            f"{min(spread.us):.2f}",
-            f"{max(spread.us):.2f}",
-            f"{100 * spread.share:.1f}%",
-        )
-        for spread in findings.spreads
+        (each.what, f"{min(each.us):.2f}", f"{max(each.us):.2f}", f"{100 * each.share:.1f}%")
+        for each in findings.spreads
     )
     first = findings.spreads[0]
     return Section(f"{first.kernel}, n = {size_text(first.n)}, cold", header, rows, (), 1)
+
+
+def _settings(findings: Findings) -> Section:
+    settings = findings.settings
+    rows = tuple(
+        (short_size(one.n), name, f"{median(us):.2f}", f"{min(us):.2f}", f"{max(us):.2f}",
+         f"{100 * (max(us) / min(us) - 1):.1f}%")
+        for one in settings
+        for name, us in (("fresh", one.fresh_us), ("primary", one.primary_us))
+    )  # fmt: skip
+    header = ("n", "context", "median us", "shortest us", "longest us", "apart")
+    count = max(len(one.fresh_us) for one in settings)
+    note = f"up to {count} of each, alternating, with buffers at new addresses each time"
+    title = f"{settings[0].kernel} in fresh contexts and in the primary one, cold"
+    return Section(title, header, rows, (note,), 2)
 
 
 def _peers(findings: Findings) -> Section:
