@@ -82,7 +82,7 @@ def test_every_pass_takes_every_element_once(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_passes_lead_from_the_input_to_one_answer_a_row(kernel: Kernel) -> None:
+def test_passes_lead_from_the_input_to_one_result_a_row(kernel: Kernel) -> None:
     for n, rows in problems(kernel):
         for block in kernel.blocks:
             made = planned(kernel, n, rows, block=block)
@@ -128,7 +128,7 @@ def test_scratch_holds_what_the_passes_write(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
+def test_without_elements_nothing_is_launched(kernel: Kernel) -> None:
     for rows in (1,) if kernel.why_not_shape(0, 2) else (1, 2):
         empty = planned(kernel, 0, rows)
         assert (empty.passes, empty.preset, empty.depth) == ((), "out", 0)
@@ -172,14 +172,14 @@ def test_nothing_to_reduce_launches_nothing(kernel: Kernel) -> None:
         ("reduce_tiles_reproducible", 2**25, 1, {}, 8 * 8 - 1 + 7 + 4 - 1 + 5 + 5),
     ],
 )
-def test_depth_is_what_one_counts_by_hand(
+def test_depths_counted_by_hand(
     kernel: str, n: int, rows: int, shape: dict[str, int], depth: int
 ) -> None:
     assert planned(kernel, n, rows, **shape).depth == depth
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_depth_reaches_what_any_tree_over_the_elements_needs(kernel: Kernel) -> None:
+def test_a_depth_is_at_least_that_of_a_binary_tree(kernel: Kernel) -> None:
     for n, rows in problems(kernel):
         for block in kernel.blocks:
             assert planned(kernel, n, rows, block=block).depth >= (n - 1).bit_length() or n == 1
@@ -221,14 +221,14 @@ def test_grids_are_those_of_the_published_launches(
         ("sum", "float32", 262144, 2048, 2048 * 262144 * 4 + 2048 * 4),
     ],
 )
-def test_bytes_are_the_algorithms_own(
+def test_bytes_are_inputs_read_and_outputs_written_once(
     op: str, dtype: str, n: int, rows: int, bytes_moved: int
 ) -> None:
     problem = Problem(reduction_of(op, dtype), n, rows)
     assert plan(KERNELS["reduce_rows_tree"], problem).bytes_moved == bytes_moved
 
 
-def test_a_vector_beside_all_rows_is_read_once() -> None:
+def test_a_vector_for_all_rows_is_read_once() -> None:
     product = reduction_of("sum", "float32", None, Map("a * b", 2, one_row=True))
     made = plan(KERNELS["reduce_rows_tree"], Problem(product, 100, 7))
     assert made.bytes_moved == (7 * 100 + 100 + 7) * 4
@@ -248,9 +248,7 @@ def test_more_blocks_than_a_grid_has_is_an_error() -> None:
         ("reduce_warp_registers", 33, 1, "a multiple of 32.*, not 33"),
     ],
 )
-def test_a_shape_the_kernel_does_not_take_is_an_error(
-    kernel: str, n: int, rows: int, words: str
-) -> None:
+def test_an_unsupported_shape_is_an_error(kernel: str, n: int, rows: int, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         planned(kernel, n, rows)
 

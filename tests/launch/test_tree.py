@@ -51,12 +51,12 @@ def test_a_finer_order_refines_a_coarser_one() -> None:
     assert not tree_of((((0, 3), 1), (2, 4)), 5).refines(coarse)
 
 
-def test_where_elements_meet() -> None:
+def test_the_smallest_sum_of_two_elements() -> None:
     tree = tree_of((((0, 2), 1), (3, 4)), 5)
     assert [tree.meets(0, k) for k in (1, 2, 3)] == [3, 2, 5]
 
 
-def test_its_value_is_rounded_at_each_addition() -> None:
+def test_a_value_is_rounded_at_each_addition() -> None:
     numbers = np.array([2.0**24, 1.0, 1.0, 0.0], "float32")
     assert tree_of((((0, 1), 2), 3), 4).value(numbers, "float32") == 2.0**24
     assert tree_of(((0, 3), (1, 2)), 4).value(numbers, "float32") == 2.0**24 + 2
@@ -79,7 +79,7 @@ def test_its_value_is_rounded_at_each_addition() -> None:
         ("reduce_atomic", 3, 32, (0, 1, 2)),
     ],
 )  # fmt: skip
-def test_what_a_header_claims(
+def test_front_matter_determines_a_tree(
     registry: Registry, kernel: str, n: int, block: int, claims: Nested
 ) -> None:
     found = registry.kernels[kernel]
@@ -87,7 +87,7 @@ def test_what_a_header_claims(
     assert plan.tree == tree_of(claims, n)
 
 
-def test_nothing_has_no_joins(registry: Registry) -> None:
+def test_no_elements_have_no_joins(registry: Registry) -> None:
     kernel = registry.kernels["reduce_v0_baseline"]
     plan = Case(kernel, reduction_of("sum", "float32"), 32, 1).plan(0)
     assert plan.tree == Tree(0, (), ())
