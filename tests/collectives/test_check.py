@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -421,21 +421,6 @@ def test_a_bias_of_the_baseline_is_not_confirmed_if_git_has_its_kernels(
     (shared / "ranks.cuh").write_text("// slower, on both sides\n")
     code, out, _ = check(old, Machine(1, both, ALL_NEW, apart=0.0))
     assert (code, "in the same rounds as" in out) == (1, False)
-
-
-def test_a_result_that_is_wrong_in_a_later_measurement_is_wrong(check: Call) -> None:
-    """Also if it is measured again only beside what looks slower."""
-    machine = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
-
-    def job(ranks: int, argv: Sequence[str], **options: object) -> int:
-        code = right(ranks, argv)
-        machine.wrong = ["peer:one_shot"]
-        return code
-
-    right, machine.job = machine.job, job  # type: ignore[method-assign]
-    code, out, _ = check(stored(Machine()), machine, "--format", "json")
-    assert code == 3
-    assert {rows(out)[f"peer:one_shot {n}"]["verdict"] for n in SIZES} == {"WRONG"}
 
 
 def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:

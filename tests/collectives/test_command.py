@@ -342,39 +342,18 @@ def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Sign
     assert ("has ended" if how == signal.SIGKILL else "has sent no heartbeat") in err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_is_lost_while_a_kernel_waits_for_it(
-    home: dict[str, str], how: signal.Signals
-) -> None:
-    """Whoever is in a kernel hears nothing; that ends as soon as what is heard on the host."""
-    command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
-               "--engine", "peer:one_shot,peer:two_shot", "--ranks", "3", "--dtype", "all",
-               "--quiet"]  # fmt: skip
-    with subprocess.Popen(command, env=home, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(6)
-        victim = next(pid for pid in children(process.pid) if rank_of(pid) == "2")
-        os.kill(victim, how)
-        began = time.monotonic()
-        assert process.stderr is not None
-        told = next(line for line in process.stderr if "rank 2 on " in line)
-        assert time.monotonic() - began < 11, told
-        assert process.wait() == 6
-
-
 @pytest.mark.long
-def test_ranks_end_with_who_has_started_them(home: dict[str, str]) -> None:
+def test_ranks_end_with_the_process_that_started_them(home: dict[str, str]) -> None:
     command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
                "--dtype", "all"]  # fmt: skip
     with subprocess.Popen(command, env=home, stderr=subprocess.DEVNULL) as process:
-        time.sleep(4)
-        ranks = children(process.pid)
+        ranks: list[int] = []
+        while {rank_of(pid) for pid in ranks} != {"0", "1"}:
+            time.sleep(0.05)
+            ranks = children(process.pid)
         process.kill()
-    assert len(ranks) == 2
-    until = time.monotonic() + 10
-    while any(rank_of(pid) for pid in ranks) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not any(rank_of(pid) for pid in ranks)
+    while any(rank_of(pid) for pid in ranks):  # the test's time limit ends it
+        time.sleep(0.1)
 
 
 def children(pid: int) -> list[int]:
