@@ -149,9 +149,13 @@ def _adopted(
                 break
             if best is not None and best[1].fit == 1 and not counted:
                 break
-        if best is not None:
-            attempt, identity, initial = best
-            return attempt.kernel(identity, initial)
+        # Another buffer that an unknown caller gives may hold the finished result.
+        others = has_scratch(reference, roles) and not reference.reads
+        if best is not None and (_rank(best[1]) == (1, True) or not others):
+            break
+    if best is not None:
+        attempt, identity, initial = best
+        return attempt.kernel(identity, initial)
     for attempt, initial in tried if nearest else ():
         identity = attempt.identification.requested() or attempt.identification.nearest()
         if identity is not None:
