@@ -66,7 +66,7 @@ def verdict_of(said: Said, kernel: str) -> tuple[str, str]:
     for name, verdict in said.rows.items():
         if bare in (name, name.rpartition("::")[2]):
             return verdict
-    if len(said.rows) == 1 and re.search(rf"assumed that (?:\w+::)*{bare}\b", said.err):
+    if len(said.rows) == 1 and re.search(rf"\b{bare}(?:<.*>)?<<<", said.err):
         return next(iter(said.rows.values()))
     return "none", (said.err.strip().splitlines() or [""])[-1]
 

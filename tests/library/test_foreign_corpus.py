@@ -20,13 +20,13 @@ def test_a_corpus_of_three(
 ) -> None:
     folder = tmp_path / "files" / "theirs"
     folder.mkdir(parents=True)
-    for name in ("host_constexpr.cu", "reads_silent_lanes.cu"):
+    for name in ("host_constexpr.cu", "arrival_without_fence.cu"):
         shutil.copy(SHAPES / name, folder)
     lines = [
         ("file", "kernel", "class"),
         ("theirs/host_constexpr.cu", "add_all", "right"),
         ("theirs/host_constexpr.cu", "another", "right-if:it were there"),
-        ("theirs/reads_silent_lanes.cu", "fold", "wrong:line 14"),
+        ("theirs/arrival_without_fence.cu", "last_adds", "wrong:line 13"),
     ]
     (tmp_path / "index.tsv").write_text("\n".join("\t".join(line) for line in lines))
     monkeypatch.setattr(sys, "argv", ["foreign_corpus", str(tmp_path)])
