@@ -100,9 +100,9 @@ def _named(reduction: Reduction) -> Candidate:
     """A reduction that the options name."""
 
     def fold(a: Array, b: Array | None) -> Array:
-        elements = [None if x is None else stored(x.ravel(), reduction.dtype) for x in (a, b)]
-        assert elements[0] is not None
-        return np.asarray(reference(reduction, elements[0], len(a), elements[1]).expected, float)
+        second = [] if b is None else [np.broadcast_to(b, a.shape)]
+        elements, *others = (stored(x.ravel(), reduction.dtype) for x in (a, *second))
+        return np.asarray(reference(reduction, elements, len(a), *others).expected, float)
 
     text = reduction.map.expression if reduction.map else None
     words = reduction.op.expression or reduction.op.name
