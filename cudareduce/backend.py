@@ -230,10 +230,7 @@ class StreamBackend(Backend, Protocol):
 
 
 class SparseBackend(Backend, Protocol):
-    """Runs single blocks of launches that are larger than any memory. `readers` is the number of
-    blocks of the last launch that read its first argument; None without race detection."""
-
-    readers: int | None
+    """Runs single blocks of launches that are larger than any memory."""
 
     def reserve(self, nbytes: int) -> Buffer:
         """Address space of zeros, between guards that no 32-bit index passes. Raises

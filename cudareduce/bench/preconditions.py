@@ -49,6 +49,8 @@ _FEWEST = 3
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
 #: Sizes at which a part of a precondition is tried, besides all with so few elements.
 _MOST_TRIED, _TINY = 10, 40
+#: Sizes that are always tried: of whole blocks of threads.
+_BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
 
@@ -213,6 +215,8 @@ def _with_precondition(
     sizes = (None if values else _size_condition(good, list(failed))) if failed else {}
     if sizes and sizes.get("most", case.block) < case.block:
         return None, ""  # no author documents that a block is too large for its input
+    if sizes and "most" in sizes and (bug := _bug_beyond(case, good, failed)):
+        return None, bug
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
     if sizes and whole.kernel.scope != "rows":
@@ -232,6 +236,27 @@ def _with_precondition(
     if sizes and of_integers and (found.asks.within or found.asks.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
+
+
+def _bug_beyond(case: Case, good: Sequence[Shape], failed: Mapping[Shape, Verdict]) -> str:
+    """Why no author would document a greatest number of elements: elements beyond it are lost in
+    regular turns, or only a single block works where larger launches have several. Empty if an
+    author may."""
+    program = case.kernel.program
+    assert program is not None
+
+    def blocks(shape: Shape) -> int:
+        run = program.run(*shape)
+        return prod(run.launches[0].grid) if run is not None and run.launches else 0
+
+    alone = max(map(blocks, good), default=0) == 1
+    return next(
+        (
+            verdict.reason for shape, verdict in sorted(failed.items())
+            if " of every " in verdict.reason or (alone and blocks(shape) > 1)
+        ),
+        "",
+    )  # fmt: skip
 
 
 def _has_cause(case: Case, name: str) -> bool:
@@ -365,7 +390,10 @@ def _is_right(session: Session, experiments: _Experiments, case: Case, *, watche
     loads."""
     shapes = recorded_shapes(case, _EVERY_UP_TO) or recorded_shapes(case, _SOME_UP_TO)
     step = max(1, len(shapes) // _MOST_TRIED)
-    few = [shape for k, shape in enumerate(shapes) if prod(shape) <= _TINY or k % step == 0]
+    few = [
+        shape for k, shape in enumerate(shapes)
+        if prod(shape) <= _TINY or k % step == 0 or prod(shape) in _BLOCKS
+    ]  # fmt: skip
     limits = session.backend.limits()
     level: Level = "some" if watched else "full"
     test_set = TestSet(case=case, shapes=tuple(few), limits=limits, level=level, watched=watched)

@@ -69,7 +69,6 @@ class CpuBackend:
         self._temporary = temporary_folder() if cache is None else None
         folder = Path(self._temporary.name) if self._temporary else cast(Path, cache)
         self._toolchain = Toolchain(folder, hazards, counts)
-        self.readers: int | None = None
         self._os_threads = threads or min(cpu_count(), MAX_OS_THREADS)
         self._finalizers: dict[int, weakref.finalize[..., CpuBuffer]] = {}
 
@@ -236,7 +235,6 @@ class CpuBackend:
             call.request.order, call.request.seed = ORDERS[order], int(seed or 0)
             # Variants take turns by schedule, in watched builds by size.
             call.run(self._runtime, sizes if self._hazards else ORDERS[order])
-            self.readers = call.request.readers if self._hazards else None
 
         return launch
 

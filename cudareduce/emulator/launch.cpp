@@ -156,7 +156,6 @@ struct cudaemu_request {
   uint64_t most_ns;  // and its time limit, on the clock of its OS thread
   uint32_t cut;      // set to 1 if the time limit was reached
   uint32_t counted;  // whether accesses are to be counted, see traffic.h
-  uint32_t readers;  // set for watched launches: blocks that have read from the first argument
 };
 
 // Runs one launch to its end and returns the number of faults. One launch at a time.
@@ -195,7 +194,6 @@ unsigned cudaemu_launch(cudaemu_request *request) {
   request->cut = pool().run(launch, workers) ? 0 : 1;
   if (launch.watched) races::launch_ends();
   if (launch.counted) traffic::launch_ends();
-  request->readers = launch.watched ? races::readers() : 0;
   check_margins(launch);
   return count_diagnostics();
 }

@@ -42,7 +42,6 @@ class Request(ctypes.Structure):
         ("most_ns", ctypes.c_uint64),
         ("cut", ctypes.c_uint32),
         ("counted", ctypes.c_uint32),
-        ("readers", ctypes.c_uint32),
     )
 
 

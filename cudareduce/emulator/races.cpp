@@ -61,7 +61,6 @@ struct WatchedBlock {
   BlockClock clock;
   LastRead last_reads[MAX_THREADS][2];
   std::vector<Shadow> shared;  // static, and dynamic if there is any
-  bool has_read_input = false;
 };
 
 namespace {
@@ -106,8 +105,6 @@ struct Checker {
   Update update = {};
   bool copying = false;
   uint64_t polls = 0;            // since a value has changed
-  const void *input = nullptr;   // the first argument
-  uint32_t readers = 0;          // blocks that have read some of it
 };
 
 // After so many polling loads of all threads together without a change nothing will ever change.
@@ -380,10 +377,6 @@ void access_memory(const void *pointer, size_t bytes, Manner manner, const void 
     check_local(address, counter_of(return_address));
     return;
   }
-  if (shadow->start() == checker.input && manner.kind == Kind::Read && !checker.block->has_read_input) {
-    checker.block->has_read_input = true;
-    checker.readers++;
-  }
   const Me me = {this_thread->rank};
   const uint32_t counter = counter_of(return_address);
   const uint64_t now = order.now();
@@ -428,9 +421,6 @@ void launch_begins(const Launch &launch, const Segments &segments) {
   checker.races.clear();
   checker.unset.clear();
   checker.copying = false;
-  const bool has_input = launch.entry->parameters != 0;
-  checker.input = has_input ? *static_cast<void **>(launch.arguments[0]) : nullptr;
-  checker.readers = 0;
   variables.clear();
   for (const Segment &segment : segments.variables) {
     variables.emplace_back(segment.start, segment.bytes, segment.bytes > LARGE ? 4 : 1);
@@ -454,8 +444,6 @@ void launch_ends() {
     if (!any_diagnostics()) diagnose_line(line, token(counter) + line);
   }
 }
-
-uint32_t readers() { return checker.readers; }
 
 WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared) {
   WatchedBlockPointer block(new WatchedBlock);

@@ -25,7 +25,6 @@ void forget_buffer(const char *start);
 
 void launch_begins(const Launch &launch, const Segments &segments);
 void launch_ends();
-uint32_t readers();  // blocks of the launch that have read from the buffer of the first argument
 WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic_shared);
 void enter_block(WatchedBlock &block);
 void leave_block();

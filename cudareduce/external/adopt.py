@@ -27,7 +27,7 @@ from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.reduction.dtypes import DTYPES
-from cudareduce.verify.verdict import is_synchronisation_fault
+from cudareduce.verify.verdict import is_outside_shared, is_synchronisation_fault
 
 #: Sizes that hurt reductions: around warps and blocks, odd ones, multiples of each power of two.
 SIZES = (
@@ -128,8 +128,11 @@ def _adopted(
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
+    source: tuple[int, int | None] | None = None  # the inputs of the best
     deadline = budget(_IDENTIFIED_S)
     for roles in _likely_roles(sized, reference, trials, texts):
+        if source not in (None, (roles.input, roles.other)):
+            continue  # only another parameter may hold the result of these partial results
         unknown = has_caller(reference, roles) and roles.result != roles.input
         hung = any("no end" in fault for one, _ in tried for fault in one.identification.faults)
         initials = [initial for initial in INITIAL if initial or not hung] if unknown else [""]
@@ -141,13 +144,13 @@ def _adopted(
                 continue
             identity = attempt.identification.identify(attempt.integers)
             if identity is not None and (best is None or _rank(identity) > _rank(best[1])):
-                best = attempt, identity, initial
+                best, source = (attempt, identity, initial), (roles.input, roles.other)
             tried.append((attempt, initial))
             # A counter that its caller clears may turn partial results into one.
             counted = initial == "" and has_scratch(reference, roles)
             if best is not None and _rank(best[1]) == (1, True):
                 break
-            if best is not None and best[1].fit == 1 and not counted:
+            if identity is not None and identity.fit == 1 and not counted:
                 break
         # Another buffer that an unknown caller gives may hold the finished result.
         others = has_scratch(reference, roles) and not reference.reads
@@ -160,8 +163,9 @@ def _adopted(
         identity = attempt.identification.requested() or attempt.identification.nearest()
         if identity is not None:
             return attempt.kernel(identity, initial)
-    for attempt, initial in tried[:1] if nearest and not reference.recording.ended else ():
-        if _is_unsynchronised(attempt, reference.recording.path, cache):
+    whole = not reference.recording.ended or reference.reads
+    for attempt, initial in tried[:1] if nearest and whole else ():
+        if _is_wrong_anyway(attempt, reference.recording, cache):
             return attempt.kernel(attempt.identification.supposed(), initial)
     if not tried:
         types = sorted({p.element for p, _ in reference.pointers()} - {""})
@@ -180,11 +184,14 @@ def _rank(identity: Identity) -> tuple[float, bool]:
     return identity.fit, identity.layout != "partials"
 
 
-def _is_unsynchronised(attempt: _Attempt, path: Path, cache: Path | None) -> bool:
-    """True if a small run has a data race or reads shared memory that no thread has set: then its
-    results tell nothing."""
-    with Trials(path, cache, watched=True) as trials:
-        return is_synchronisation_fault(attempt.identification.fault_in(trials))
+def _is_wrong_anyway(attempt: _Attempt, recording: Recording, cache: Path | None) -> bool:
+    """True if a small run has a data race or reads shared memory that no thread has set, or leaves
+    its shared memory whatever the elements are: then its results tell nothing."""
+    with Trials(recording.path, cache, watched=True) as trials:
+        if is_synchronisation_fault(attempt.identification.fault_in(trials)):
+            return True
+        ours = recording.entry.count("=")  # arguments of a host function that may be wrong
+        return ours <= 1 and is_outside_shared(attempt.identification.fault_in(trials, zeros=True))
 
 
 def _likely_roles(
@@ -227,9 +234,12 @@ class _Attempt:
             width = DTYPES[self.program.result].size
             runs = tuple(limit_initial(run, width) for run in runs)
         fault = next(iter(self.identification.faults), "")
+        entry = self.shown.recording.entry
         program = replace(
-            self.program, runs=runs, computes=identity.reduction, fit=identity.fit, fault=fault
-        )
+            self.program, runs=runs, computes=identity.reduction, fit=identity.fit,
+            fault=fault, root=identity.root,
+            called=bool(entry) and entry.partition(" ")[0] != "main",
+        )  # fmt: skip
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)
 

@@ -20,6 +20,8 @@ from cudareduce.reduction.reference import reference
 Layout = Literal["one", "rows", "columns", "partials"]
 #: Elements on which programs are identified: more are slow to emulate, fewer tell too little.
 _FEWEST, _MOST = 16, 2**17
+#: The most elements of an input that is tried.
+_LARGEST = 2**22
 _SIZES = 3
 #: Tried if nothing fits these: a grid of many threads may only copy fewer elements.
 _LARGE = 2**16
@@ -43,6 +45,7 @@ class Candidate:
     words: str
     fold: Callable[[Array, Array | None], Array]
     reduction: Reduction | None = None  # of one that the options name
+    root: bool = False  # the square root of a sum
 
 
 def _total(x: Array) -> Array:
@@ -64,6 +67,13 @@ _ONE = (
     Candidate("argmax", None, "index of the maximum", lambda a, _: a.argmax(axis=-1)),
     Candidate("argmin", None, "index of the minimum", lambda a, _: a.argmin(axis=-1)),
     Candidate("prod", None, "product", lambda a, _: a.prod(axis=-1)),
+    Candidate(
+        "sum",
+        "a * a",
+        "square root of the sum of squares",
+        lambda a, _: np.sqrt(_total(a * a)),
+        root=True,
+    ),
 )
 
 
@@ -125,6 +135,7 @@ class Identity:
     fit: float = 1.0
     changes_input: bool = False
     one_row: bool = False
+    root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +206,9 @@ class Identification:
 
     def _chosen(self) -> list[Run]:
         """Runs of different sizes: a few hundred elements, odd and round ones."""
-        few = [r for r in self._program.runs if _FEWEST <= self._sizes[r][0] <= _MOST]
-        few = few or [r for r in self._program.runs if 1 < self._sizes[r][0] <= 2**22]
+        runs = [r for r in self._program.runs if (self._sizes[r][1] or 0) <= _LARGEST]
+        few = [r for r in runs if _FEWEST <= self._sizes[r][0] <= _MOST]
+        few = few or [r for r in runs if 1 < self._sizes[r][0] <= _LARGEST]
         wanted = (1000, 4096, 2048, 513, 96)
 
         def distance(size: int) -> Callable[[Run], float]:
@@ -204,7 +216,8 @@ class Identification:
 
         near = [min(few, key=distance(size)) for size in wanted if few]
         large = [min(few, key=distance(_LARGE))] if few else []
-        return list(dict.fromkeys((*list(dict.fromkeys(near))[:_SIZES], *large)))
+        own = [run for run in self._program.runs[:1] if run in few]  # at the size in the file
+        return list(dict.fromkeys((*list(dict.fromkeys(near))[:_SIZES], *large, *own)))
 
     def _observe(self, run: Run) -> list[_Observed]:
         """The results on three inputs; none where a run faults."""
@@ -238,11 +251,14 @@ class Identification:
             found = found & same if byte == 0x01 else same
         return found
 
-    def fault_in(self, trials: Trials) -> str:
-        """Why a small run is at fault in another build, "" if it is not."""
+    def fault_in(self, trials: Trials, *, zeros: bool = False) -> str:
+        """Why a small run is at fault in another build, "" if it is not; on `zeros` it is at fault
+        whatever its elements are."""
         runs = self._chosen()[:1]
         for run in runs:
             a, b = self._inputs(run, "positive")
+            if zeros:
+                a, b = np.zeros_like(a), None if b is None else np.zeros_like(b)
             inputs = {"in": a} if b is None else {"in": a, "other": b}
             answer = trials.run(self._program, run, inputs, wanted=("in",))
             if isinstance(answer, Fault):
@@ -352,6 +368,8 @@ class Identification:
         with np.errstate(all="ignore"):
             expected = np.atleast_1d(candidate.fold(a, b))
             got = results[: len(expected)]
+            if layout == "partials" and _is_copy(one):
+                return False
             if layout == "partials":
                 got = np.atleast_1d(_combined(candidate, results))
                 expected = expected[:1]
@@ -363,6 +381,8 @@ class Identification:
 
     def _close(self, got: Array, expected: Array, candidate: Candidate, a: Array) -> bool:
         kind = self._stores
+        if candidate.root and kind.kind != "float":
+            return False
         if kind.kind != "float":
             bits = 8 * kind.size
             if candidate.op == "mean" or not np.isfinite(expected).all():
@@ -462,7 +482,10 @@ class Identification:
         words = candidate.words
         if layout in ("rows", "columns"):
             words = f"{words} of each {layout.removesuffix('s')}"
-        return Identity(reduction, words, layout, changes_input=self.changes_input, one_row=one_row)
+        return Identity(
+            reduction, words, layout, changes_input=self.changes_input, one_row=one_row,
+            root=candidate.root,
+        )  # fmt: skip
 
 
 def _prepared(run: Run) -> bytes | None:
@@ -503,8 +526,17 @@ def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, boo
             else:
                 yield layout, False
     own = candidate.reduction is not None and candidate.reduction.op.expression
+    if candidate.root:
+        return
     if k < count and (own or candidate.op in ("sum", "max", "min", "prod")):
         yield "partials", False  # one block's, too
+
+
+def _is_copy(one: _Observed) -> bool:
+    """True if the results are the first elements, in order."""
+    count = len(one.results)
+    differ = len(np.unique(one.results)) > _FEWEST // 2
+    return differ and np.array_equal(one.results, one.a[:count])
 
 
 def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Array | None]:

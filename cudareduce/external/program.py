@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.recording import (
     CopyIn,
@@ -46,7 +47,7 @@ def device_text(segment: Segment) -> str:
     source = recording.source if recording.source is not None else read_source(path)
     file = read_device_file(path, source, recording.include, recording.define)
     named = {word for kernel in segment.kernels for word in re.findall(r"\w+", kernel)}
-    named |= {b.symbol.rpartition("::")[2] for b in recording.buffers if b.symbol}
+    named |= {b.symbol.rpartition("::")[2] for b in recording.buffers if b.symbol and b.used}
     kernels = {launch.template.rpartition("::")[2] for launch in segment.launches}
     return file.code(kernels, named)
 
@@ -71,12 +72,24 @@ def program_of(
         _run(segment, roles, n, rows, text, kernels, initial)
         for (segment, roles, n, rows), text in zip(found, text_of, strict=True)
     ]
-    symbols = [b for b in found[0][0].recording.buffers if b.symbol is not None]
+    symbols = [
+        b for b in found[0][0].recording.buffers
+        if b.symbol is not None and (b.used or all(_declares(text, b.symbol) for text in texts))
+    ]  # fmt: skip
     variables = tuple(Variable(f"v{b.id}", b.symbol or "", b.nbytes) for b in symbols)
     return Program(
         tuple(texts), kernels, variables, tuple(runs), found[0][1].stores, summary,
         fixed=len(found) == 1,
     )  # fmt: skip
+
+
+def _declares(text: str, name: str) -> bool:
+    """True if a text declares a variable of this name in no namespace."""
+    found = re.search(rf"__(?:device|constant)__[^;(){{}}]*\b{name}\b\s*[;=\[{{]", text)
+    if found is None:
+        return False
+    before = without_comments(parse_cuda(text[: found.start()]))
+    return before.count("{") == before.count("}")
 
 
 def _run(

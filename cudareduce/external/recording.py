@@ -27,6 +27,7 @@ class DeviceBuffer:
     address: int = 0
     parameter: str | None = None
     element: str = ""  # C++ type of a variable's elements
+    used: bool = True  # False for a variable that the host does not use
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,15 @@ class Roles:
 
 def possible_roles(segment: Segment) -> Iterator[Roles]:
     """Assignments of roles that the recording allows, the likeliest first; which is right is seen
-    from what the program makes of inputs."""
+    from what the program makes of inputs. At last floats that the kernel stores as their bits."""
+    found = list(_possible_roles(segment))
+    yield from found
+    for roles in found:
+        if roles.dtype == "float32" and roles.stores in ("uint32", "int32"):
+            yield replace(roles, stores=roles.dtype)
+
+
+def _possible_roles(segment: Segment) -> Iterator[Roles]:
     for skip in _makers(segment):
         own = replace(segment, steps=_without_launches(segment.steps, skip))
         inputs = _inputs(own)
@@ -438,6 +446,6 @@ def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:
             nbytes = segment.capacity(pointer.buffer) - pointer.offset
             yield pointer.buffer, pointer.offset, nbytes
     for buffer in segment.recording.buffers:
-        if buffer.symbol is not None and buffer.id not in seen:
+        if buffer.symbol is not None and buffer.used and buffer.id not in seen:
             yield buffer.id, 0, buffer.nbytes
     yield given, 0, segment.buffer(given).nbytes

@@ -6,7 +6,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudareduce.external.recording import (
     Argument,
@@ -23,7 +23,7 @@ from cudareduce.external.recording import (
     Step,
 )
 
-_MANAGED, _SYMBOLS = "mpS", "sS"
+_MANAGED, _SYMBOLS, _VARIABLE = "mpS", "sS", "s"
 _POINTER_BYTES = 8
 _UNNAMED = re.compile(r"^recorder_unnamed_\d+$")
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
@@ -59,8 +59,15 @@ class _Parser:
 
     def trace(self) -> Trace:
         steps = tuple(self._steps())
+        used = len(self._ids)
+        for at, kind in enumerate(self._kinds):
+            if kind == _VARIABLE:
+                self._ids.setdefault(at, len(self._ids))
         return Trace(
-            buffers=tuple(self._buffer(at, number) for at, number in self._ids.items()),
+            buffers=tuple(
+                replace(self._buffer(at, number), used=number < used)
+                for at, number in self._ids.items()
+            ),
             steps=steps,
             refused=tuple(_refusal(row) for row in self._rows if row[0] == "refused"),
             options=tuple(row[1] for row in self._rows if row[0] == "option"),

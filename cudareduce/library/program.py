@@ -118,6 +118,8 @@ class Program:
     fit: float = 1.0  # share of inputs on which it computes that; 0: it is the nearest candidate
     fault: str = ""  # why a small run gave no result
     fixed: bool = False  # n cannot be varied: the size is the file's
+    called: bool = False  # a host function, which may be called again while its variables live
+    root: bool = False  # its results are square roots of what it computes
 
     def run(self, n: int, rows: int) -> Run | None:
         """The recorded run of this shape, if there is one."""

@@ -83,6 +83,11 @@ def is_synchronisation_fault(reason: str) -> bool:
     return any(words in reason for words in _SYNCHRONISATION)
 
 
+def is_outside_shared(reason: str) -> bool:
+    """True for an access outside of shared memory or of an array of known size."""
+    return "dynamic shared memory" in reason or "is outside the array" in reason
+
+
 #: Beginning of the reason for a kernel that does not end.
 HANGS = "no answer after"
 #: Reason for a kernel that has changed its input.
@@ -132,10 +137,13 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     """Compare results, as `Bound.results` returns them, with the reference; None if the plan's
     error bound is too wide to decide."""
     reduction = plan.problem.reduction
-    # Summing partial results on the host adds one rounding.
-    depth = roundings(pattern, reduction, plan.problem.n, plan.depth + plan.folds_on_host)
-    exact = rounds_nothing(pattern, reduction) and not plan.rounds_shares
-    known = replace(ref, exact=False) if plan.rounds_shares else ref
+    # Summing partial results on the host adds one rounding, a square root and its square three.
+    external = plan.kernel.program
+    root = external is not None and external.root
+    more = plan.folds_on_host + 3 * root
+    depth = roundings(pattern, reduction, plan.problem.n, plan.depth + more)
+    exact = rounds_nothing(pattern, reduction) and not plan.rounds_shares and not root
+    known = replace(ref, exact=False) if plan.rounds_shares or root else ref
     limits = bound(reduction, depth + plan.rounds_shares, known, exact)
     if limits is None:
         return None

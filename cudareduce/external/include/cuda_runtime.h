@@ -12,6 +12,9 @@
 
 #include "../recorder.h"
 
+// C's abs(int), which older C++ took for unsigned numbers too.
+inline int abs(unsigned x) { return abs(static_cast<int>(x)); }
+
 #define __global__
 #define __device__
 #define __host__

@@ -1,0 +1,30 @@
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+// The mask of each warp names the lanes that have an element.
+__global__ void maskedSum(const int* x, int* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31;
+    unsigned mask = __ballot_sync(0xffffffff, i < n);
+    if (i < n) {
+        int v = x[i], lanes = __popc(mask);
+        for (int d = 16; d; d >>= 1) {
+            int w = __shfl_down_sync(mask, v, d);
+            if (lane + d < lanes) v += w;
+        }
+        if (lane == 0) atomicAdd(out, v);
+    }
+}
+
+int main(int argc, char** argv) {
+    int n = argc > 1 ? atoi(argv[1]) : 1003;
+    std::vector<int> h(n, 2);
+    int *x, *out, r;
+    cudaMalloc(&x, n * sizeof(int));
+    cudaMalloc(&out, sizeof(int));
+    cudaMemset(out, 0, sizeof(int));
+    cudaMemcpy(x, h.data(), n * sizeof(int), cudaMemcpyHostToDevice);
+    maskedSum<<<(n + 255) / 256, 256>>>(x, out, n);
+    cudaMemcpy(&r, out, sizeof(int), cudaMemcpyDeviceToHost);
+    printf("%d\n", r);
+}
