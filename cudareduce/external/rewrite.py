@@ -211,6 +211,7 @@ class _Rewriter:
         ):
             return
         managed = "true" if "__managed__" in words else "false"
+        scope = _scope(declaration)
         registered = []
         for declarator in declaration.children_by_field_name("declarator"):
             node: Node | None = declarator
@@ -223,12 +224,23 @@ class _Rewriter:
             if node is not None and node.type == "identifier":
                 name = _text(node)
                 registered.append(
-                    f' static ::recorder::Symbol recorder_symbol_{name}("{name}", '
+                    f' static ::recorder::Symbol recorder_symbol_{name}("{scope}{name}", '
                     f"::recorder::name_holder<std::remove_all_extents_t<decltype({name})>>(), "
                     f"&{name}, sizeof({name}), {managed});"
                 )
         end = declaration.end_byte
         self._edits.append((end, end, "".join(registered).encode()))
+
+
+def _scope(node: Node) -> str:
+    """The named namespaces around a declaration: `one::two::`."""
+    names: list[str] = []
+    parent = node.parent
+    while parent is not None:
+        if parent.type == "namespace_definition":
+            names.insert(0, _text(parent.child_by_field_name("name")))
+        parent = parent.parent
+    return "".join(f"{name}::" for name in names if name)
 
 
 def _function_declarator(function: Node) -> Node | None:
