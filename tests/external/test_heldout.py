@@ -41,7 +41,7 @@ VERDICTS = {
     "last_warp_skipped": (3, "are never added"),
     "launch_kernel_api": RIGHT,
     "launch_macro": (0, "right if none of its elements is NaN"),
-    "lock_released_early": (3, "are never added"),
+    "lock_released_early": (3, "never added"),
     "leader_of_warp": RIGHT,
     "managed": RIGHT,
     "max_from_zero": (0, "right if its input is positive"),
