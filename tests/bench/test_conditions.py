@@ -59,6 +59,7 @@ def test_strict_takes_what_was_asked_for_alone(cudareduce: Call) -> None:
     assert "right if n is a multiple of 512" in out
 
 
+@pytest.mark.long
 def test_the_users_condition_holds_of_every_size(cudareduce: Call) -> None:
     ask = ("verify", QUADS, "--backend", "cpu", "--quiet")
     assert cudareduce(*ask, "--multiple-of", 3)[0] == 2  # computes no reduction of them

@@ -104,6 +104,7 @@ def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None
     assert ".visible .entry" in cudareduce("show", path, "--ptx")[1]
 
 
+@pytest.mark.long
 def test_a_file_of_templates_is_shown_by_what_is_said_of_it(cudareduce: Call) -> None:
     path = ROOT / "tests/docs/theirs.cu"
     code, out, err = cudareduce("show", path, "--entry", "reduce6<float, 256>")

@@ -85,6 +85,7 @@ def test_partial_sums_of_blocks_are_a_sum_whatever_the_kernel_is_called(tmp_path
     assert "maximum<<<" in program.summary and "b: input, a: output" in program.summary
 
 
+@pytest.mark.long
 def test_a_caller_that_is_unknown_may_clear_the_result(tmp_path: Path) -> None:
     [kernel] = adopted(ALIAS, tmp_path)
     assert kernel.map is not None and kernel.map.expression == "a * a"

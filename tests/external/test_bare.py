@@ -12,6 +12,9 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions, Requested
 from cudareduce.library.kernel import Kernel
 
+#: Each launches kernels many times on the emulator until their roles are known.
+pytestmark = pytest.mark.long
+
 TWO = """
 __global__ void first(const float *x, float *partial, int n)
 {

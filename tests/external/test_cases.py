@@ -37,6 +37,7 @@ def test_the_verdict(cudareduce: Call, name: str) -> None:
     assert done == code and words in out, out + err
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
 @pytest.mark.parametrize("name", ["pointer_alias", "second_launch_of_its_own"])
 def test_nvcc_makes_every_kernel_of_a_program(name: str, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_with_neither_there_is_nothing_to_say(
     assert "Memory accesses are not counted" in err
 
 
+@pytest.mark.long
 def test_a_file_without_a_header_is_not_verified_and_that_is_said(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
