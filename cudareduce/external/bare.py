@@ -175,6 +175,7 @@ class BareKernel:
     function: Function
     name: str
     parameters: tuple[Parameter, ...] = ()
+    has_dynamic_shared: bool = False  # in its own body or in a function that it calls
 
     @property
     def is_cooperative(self) -> bool:
@@ -275,7 +276,9 @@ class BareFile:
             probe = BareKernel(self.path, function, base)
             try:
                 main = self._main([probe])
-                yield replace(probe, parameters=self._parameters(probe, main)), main
+                parameters = self._parameters(probe, main)
+                dynamic = "extern" in self._code([probe])
+                yield replace(probe, parameters=parameters, has_dynamic_shared=dynamic), main
             except UsageError as error:
                 yield error
 
@@ -726,7 +729,7 @@ def guesses(kernel: BareKernel, launch: LaunchOptions, blocks: Sequence[int]) ->
         for grid, block, flag in product(row_grids if by_rows else grids, blocks, flags):
             shared = launch.shared
             if shared is None:
-                shared = 8 * block if "extern" in body else 0
+                shared = 8 * block if kernel.has_dynamic_shared else 0
             for items in (
                 (launch.items,) if launch.items else (1, 2, 4) if grid == "cover" else (1,)
             ):
