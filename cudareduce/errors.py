@@ -34,6 +34,12 @@ class BuildError(UsageError):
     """A kernel does not compile; the message holds the compiler's own lines."""
 
 
+class Undecided(CudareduceError):
+    """There was not enough time to tell whether a kernel is right."""
+
+    exit_code = 4
+
+
 class NotEmulated(BuildError):
     """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
 

@@ -8,7 +8,8 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
-from cudareduce.errors import UsageError
+from cudareduce.budget import Deadline
+from cudareduce.errors import Undecided, UsageError
 from cudareduce.external.identify import Identification, Identity
 from cudareduce.external.options import NOTHING_REQUESTED, Requested
 from cudareduce.external.program import (
@@ -46,6 +47,8 @@ _COMPARED = 100
 _WORD = 4
 #: Seconds for which the operator of a program is looked for.
 _IDENTIFIED_S = 15.0
+#: Seconds for which the operators of all programs of a file are looked for.
+_FILE_S = 20.0
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -77,10 +80,15 @@ def adopt(
     refused: list[str] = []
     programs = list(_sized([recordings[0], *filter(_has_room(recordings[0]), recordings[1:])]))
     path = recordings[0].path
-    with Trials(path, cache) as trials:
+    with Trials(path, cache, budget(_FILE_S)) as trials:
         for sized in programs:
             try:
                 found = _adopted(sized, trials, cache, requested, nearest=nearest)
+            except Undecided as late:
+                if not kernels:
+                    raise
+                refused.append(str(late))
+                break
             except UsageError as error:
                 refused.append(f"{_name(sized.shown)} does not compile: {error}")
                 continue
@@ -110,10 +118,21 @@ def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
     seen: set[tuple[tuple[str, ...], tuple[object, ...]]] = set()
     for k, own in enumerate(found[0]):
         alike = [some[k] for some in found if len(some) == len(found[0])]
-        key = own.kernels, tuple(launch.arguments for launch in own.launches)
+        key = own.kernels, _arguments(own)
         if key not in seen:
             seen.add(key)
             yield _Sized(own, tuple(alike))
+
+
+def _arguments(segment: Segment) -> tuple[object, ...]:
+    """The arguments of all launches with buffers numbered in order: a timing loop that allocates
+    memory for each launch repeats one program."""
+    numbers: dict[int, int] = {}
+    return tuple(
+        replace(argument, buffer=numbers.setdefault(argument.buffer, len(numbers)))
+        if isinstance(argument, Pointer) and argument.buffer is not None else argument
+        for launch in segment.launches for argument in launch.arguments
+    )  # fmt: skip
 
 
 def _name(segment: Segment) -> str:
@@ -142,7 +161,12 @@ def _adopted(
             attempt = _attempt(sized, roles, initial, trials, texts, requested)
             if attempt is None:
                 continue
-            identity = attempt.identification.identify(attempt.integers)
+            try:
+                identity = attempt.identification.identify(attempt.integers)
+            except Undecided:
+                if best is None:
+                    raise
+                break
             if identity is not None and (best is None or _rank(identity) > _rank(best[1])):
                 best, source = (attempt, identity, initial), (roles.input, roles.other)
             tried.append((attempt, initial))
@@ -165,7 +189,7 @@ def _adopted(
             return attempt.kernel(identity, initial)
     whole = not reference.recording.ended or reference.reads
     for attempt, initial in tried[:1] if nearest and whole else ():
-        if _is_wrong_anyway(attempt, reference.recording, cache):
+        if _is_wrong_anyway(attempt, reference.recording, cache, trials.deadline):
             return attempt.kernel(attempt.identification.supposed(), initial)
     if not tried:
         types = sorted({p.element for p, _ in reference.pointers()} - {""})
@@ -184,10 +208,12 @@ def _rank(identity: Identity) -> tuple[float, bool]:
     return identity.fit, identity.layout != "partials"
 
 
-def _is_wrong_anyway(attempt: _Attempt, recording: Recording, cache: Path | None) -> bool:
+def _is_wrong_anyway(
+    attempt: _Attempt, recording: Recording, cache: Path | None, deadline: Deadline
+) -> bool:
     """True if a small run has a data race or reads shared memory that no thread has set, or leaves
     its shared memory whatever the elements are: then its results tell nothing."""
-    with Trials(recording.path, cache, watched=True) as trials:
+    with Trials(recording.path, cache, deadline, watched=True) as trials:
         if is_synchronisation_fault(attempt.identification.fault_in(trials)):
             return True
         ours = recording.entry.count("=")  # arguments of a host function that may be wrong

@@ -16,7 +16,7 @@ from math import lcm, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.errors import UsageError
+from cudareduce.errors import Undecided, UsageError
 from cudareduce.external.adopt import Adopted, adopt
 from cudareduce.external.device_code import DeviceFile, Function
 from cudareduce.external.options import Argument, LaunchOptions, Requested
@@ -522,7 +522,11 @@ class BareFile:
                 made = self._recorded(main, kernel, guess)
                 if not made:
                     continue
-                adopted = adopt(made, self.cache, self.requested, nearest=False)
+                try:
+                    adopted = adopt(made, self.cache, self.requested, nearest=False)
+                except Undecided as late:  # another launch may be quicker
+                    refused = str(late)
+                    continue
                 refused = next(iter(adopted.refused), refused)
                 if "does not compile" in refused:
                     error = error or _first_error(refused)

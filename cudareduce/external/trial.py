@@ -20,7 +20,7 @@ from cudareduce.backend import Buffer, Source
 from cudareduce.budget import Deadline
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.emulator.toolchain import resolve_locations
-from cudareduce.errors import BuildError, CudareduceError
+from cudareduce.errors import BuildError, CudareduceError, Undecided
 from cudareduce.launch.bound import Replay
 from cudareduce.library.program import Program, Run
 from cudareduce.machine.host import cpu_count
@@ -60,8 +60,11 @@ class Trials:
     """Runs programs of one file on inputs; compiled code is kept in the folder `cache`. If they are
     `watched`, data races and reads of shared memory that was never set are faults, too."""
 
-    def __init__(self, path: Path, cache: Path | None, *, watched: bool = False) -> None:
+    def __init__(
+        self, path: Path, cache: Path | None, deadline: Deadline, *, watched: bool = False
+    ) -> None:
         self._path, self._cache, self._watched = path, cache, watched
+        self.deadline = deadline
         self._hung = 0
         self._pid, self._pipe, self._log = 0, None, ""  # type: tuple[int, Connection | None, str]
 
@@ -70,7 +73,12 @@ class Trials:
         wanted: Sequence[str] = (),
     ) -> Mapping[str, bytes] | Fault:  # fmt: skip
         """What the `wanted` buffers, without any all, hold after a run from memory full of `byte`.
-        Raises BuildError and EnvironmentProblem."""
+        Raises BuildError, EnvironmentProblem, and Undecided after the deadline."""
+        if self.deadline.passed:
+            raise Undecided(
+                f"{self._path}: cannot be decided here: its launches take too long on the emulator "
+                "to find out what they compute; let the file use fewer elements or blocks"
+            )
         if self._hung >= _MOST_HUNG:
             return Fault(f"no end after {_RUN_S:g} s")
         if self._pipe is None:
