@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
@@ -168,12 +169,14 @@ def tiles_of(plan: Plan) -> list[int]:
 
 def work(plan: Plan, level: Level, only: str | None) -> int:
     """Elements that are reduced to verify one shape, over all inputs and schedules; a row counts as
-    at least one block of threads."""
+    at least one block of threads, and a thread of a recorded launch as an element."""
     problem = plan.problem
     shape = problem.n, problem.rows
     if level == "large-index":
         return 0
     once = max(problem.elements, problem.rows * plan.block * (problem.rows > 1))
+    launches = plan.recorded.launches if plan.recorded else ()
+    once = max(once, sum(prod(one.grid) * prod(one.block) for one in launches))
     if level == "least":
         return once
     asks = plan.kernel.asks
