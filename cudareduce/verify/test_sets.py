@@ -76,6 +76,8 @@ _BEYOND_2_20 = 2**20 + 7
 _REMAINDERS = (*range(1001, 1009), 2047, 4095, 2**15)
 #: Loads of 16 bytes in front of the remainders that no other size has.
 _LOADS = 63
+#: Small sizes of an external program of which so many are tried at least.
+_FEWEST_SIZES = 4
 #: Threads of all launches, once each, up to which every size of an external program is tried.
 _MANY_THREADS = 2**20
 #: Shapes with rows of an external program of which not all are tried.
@@ -137,10 +139,9 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
         max((prod(one.grid) * prod(one.block) for one in run.launches), default=0)
         for run in (program.run(*shape) for shape in small) if run is not None
     ]  # fmt: skip
-    step = (
-        -(-sum(threads) // _MANY_THREADS) or 1
-    )  # a grid of fixed size is as large for few elements
-    small = [*small[:: min(step, 6)]]
+    # A grid of fixed size is as large for few elements.
+    step = -(-sum(threads) // _MANY_THREADS) or 1
+    small = small[:: min(step, max(1, len(small) // _FEWEST_SIZES))]
     large = [shape for shape in allowed if _FEW < prod(shape) <= most]
     return (*small, *large[:1])
 

@@ -74,6 +74,7 @@ def test_sizes_only_takes_sizes(cudareduce: Call) -> None:
     assert "--sizes-only takes the sizes of --n" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nan", "code"), [("propagate", 3), ("drop", 0)])
 def test_the_convention_for_nan(cudareduce: Call, nan: str, code: int) -> None:
     ask = ("verify", MAXIMUM, "--n", 1000, "--backend", "cpu", "--quiet", "--nan", nan)

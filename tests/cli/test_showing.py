@@ -71,9 +71,10 @@ def test_gains_need_both_kernels_on_one_problem() -> None:
             ("reduce_tiles_redux", "--ptx", "--dtype", "float32"),
             "takes int32, uint32, int8, uint8, not",
         ),
-        (
+        pytest.param(
             ("tests/foreign_shapes/kernel_by_macro.cu",),
             "has 2 kernels; name one with --entry: sum_float, sum_int",
+            marks=pytest.mark.long,
         ),
         ((KERNEL, "--ptx", "--block", "48"), "takes blocks of 32, 64,"),
     ],
@@ -96,9 +97,9 @@ def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
 
 @needs_nvcc
 def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None:
-    path = ROOT / "tests/foreign_shapes/in_place_tree.cu"
+    path = ROOT / "tests/external/cases/pointer_alias.cu"
     words, _, text = cudareduce("show", path)[1].partition("\n\n")
-    assert words.startswith("in_place_tree\ntitle       ")
+    assert words.startswith("pointer_alias\ntitle       ")
     assert "\nchange" not in words
     assert text == path.read_text()
     assert ".visible .entry" in cudareduce("show", path, "--ptx")[1]

@@ -172,6 +172,6 @@ def test_parameters_that_do_not_fit_the_header_are_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load_kernel(path)
     assert str(caught.value).startswith(f"{path}:17: reduce_rows_tree takes 3 parameters, but")
-    assert "it is called with 4: in, out, n, rows; give it those, or" in str(caught.value)
+    assert "it is called with 4: in, out, n, rows; change them, or" in str(caught.value)
     path.write_text(text.replace(", size_t rows)", ", PARAMETERS)"))
     load_kernel(path)  # a macro may be anything
