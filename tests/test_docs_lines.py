@@ -48,8 +48,11 @@ GIVEN = {
 }
 #: Sections whose lines start ranks and take minutes.
 LONG = ("Several GPUs",)
-#: Sections whose lines run the host code of external files, for some seconds.
-HOST_CODE = ("An example", "Options", "Right on a condition")
+#: Sections whose lines take seconds: host code of external files, or many sizes.
+SECONDS = (
+    "An example", "Options", "Right on a condition", "Reduce an expression of the elements",
+    "Recover the summation order", "What is verified", "Draw charts and write an HTML page",
+)  # fmt: skip
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
 #: What only a shell understands.
@@ -101,7 +104,7 @@ def sections() -> list[object]:
         pytest.param(
             page, section, id=f"{page.relative_to(ROOT)}: {section}",
             marks=[pytest.mark.slow] * (section in LONG)
-            + [pytest.mark.long] * (section in HOST_CODE),
+            + [pytest.mark.long] * (section in SECONDS),
         )
         for page in PAGES
         for section in dict.fromkeys(

@@ -240,7 +240,17 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("name", [*HELP, *STATIC, *ERRORS, *ON_CPU])
+#: Commands that take seconds on the CPU.
+_LONG = ("bench-cpu-many", "bench-cpu-ops", "verify-cpu-auto")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *HELP, *STATIC, *ERRORS,
+        *(pytest.param(n, marks=[pytest.mark.long] * (n in _LONG)) for n in ON_CPU),
+    ],
+)  # fmt: skip
 def test_a_command_is_what_it_was(cudareduce: Call, tmp_path: Path, name: str) -> None:
     case = (HELP | STATIC | ERRORS | ON_CPU)[name]
     text = transcript(cudareduce, case, tmp_path)

@@ -211,6 +211,7 @@ def test_sweep(beside: Call) -> None:
     assert "only the host's time is known, which --json stores: peer:fine:as_called" in said
 
 
+@pytest.mark.long
 def test_what_is_too_much_stays_so(cudareduce: Call) -> None:
     """Libraries, which are skipped here, make no other thing of it."""
     ask = ("bench", KERNEL, "--n", "2^31", "--backend", "cpu", "--max-time", "1", "--quiet")

@@ -142,6 +142,7 @@ def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) 
     assert "right if n is a multiple of 4" in out
 
 
+@pytest.mark.long
 def test_of_equal_extremes_any_place_may_be_told(cudareduce: Call) -> None:
     file = FIXED.parent / "place_as_wide_as_answers_of_the_last.cu"
     ask = ("verify", file, "--n", "1, 257", "--rows", 3, "--backend", "cpu", "--quiet")

@@ -90,6 +90,7 @@ def test_an_option_with_an_effect_is_not_mentioned(
     assert cudareduce(*arguments)[2] == "cudareduce: no backend here\n"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("nothing_runs")
 def test_a_file_without_a_header_takes_them(cudareduce: Call, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs.cu"

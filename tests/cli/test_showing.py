@@ -95,6 +95,7 @@ def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
     assert "add.f64" in out
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None:
     path = ROOT / "tests/external/cases/pointer_alias.cu"

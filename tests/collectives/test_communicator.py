@@ -159,6 +159,7 @@ def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
             connect(of(1, 4), str(path), arrival_s=0.1)
 
 
+@pytest.mark.long
 def test_strangers_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that send garbage, that do not know the key, and that claim no possible rank."""
     monkeypatch.setattr(communicator, "_HANDSHAKE_S", 0.5)

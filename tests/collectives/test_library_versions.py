@@ -128,6 +128,7 @@ def test_a_slower_nccl_is_found_and_confirmed(
     assert "FASTER" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_wrong_nccl_is_found(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ def asked(cache: Path, tmp_path: Path, nccl: Path) -> Asked:
     return Asked(folder=tmp_path, cache=cache, engines=("nccl",), files=(nccl,))
 
 
+@pytest.mark.long
 def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
     """Of a library that leaves a rank out, and of one that makes no communicator, none."""
     builds = {"other": ("COST_US=12.0", "VERSION=23203", "NO_WINDOWS"), "wrong": ("LEAVES_OUT",),

@@ -24,6 +24,7 @@ KERNEL = """__global__ void stores(const int *in, int *out, int n) {{
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("each", "all_threads", "line"),
     [

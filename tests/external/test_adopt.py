@@ -94,6 +94,7 @@ def test_a_caller_that_is_unknown_may_clear_the_result(tmp_path: Path) -> None:
         assert run.steps[0] == FillStep(Address(run.result.buffer), 8, 0)  # and no more of it
 
 
+@pytest.mark.long
 def test_a_variable_that_only_the_host_names_is_kept(tmp_path: Path) -> None:
     [kernel] = adopted(PARTIALS_IN_A_VARIABLE, tmp_path)
     assert kernel.ops == ("sum",) and kernel.finish == "none"
@@ -106,6 +107,7 @@ def test_a_kernel_without_host_code_is_launched_until_it_is_recognised(tmp_path:
     assert kernel.program is not None and (33, 257) in kernel.program.shapes
 
 
+@pytest.mark.long
 def test_what_is_no_reduction_is_refused_and_never_a_wrong_sum(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not recognised as a reduction"):
         adopted(TRANSPOSE, tmp_path)

@@ -75,6 +75,7 @@ def test_kernels_of_a_folder_of_ones_own_are_foreign(folder: Path, registry: Reg
     assert set(registry.kernels) == set(kernels) - {"mine", "deeper"}
 
 
+@pytest.mark.long
 def test_a_file_is_foreign_wherever_it_lies(
     folder: Path, tmp_path: Path, registry: Registry
 ) -> None:

@@ -142,6 +142,7 @@ def test_what_keeps_ncu_from_counting_is_a_sentence(
     assert "internal" not in err
 
 
+@pytest.mark.long
 def test_an_ncu_that_hangs_is_ended(cudareduce: Call, ncu: FakeNcu) -> None:
     ncu.troubled(hang=True)
     code, _, err = cudareduce("profile", LADDER[0], "--n", N, "--quiet", "--max-time", "2")

@@ -46,9 +46,15 @@ def _supported(kernel: Kernel) -> list[tuple[str, str]]:
 
 
 def _cases() -> list[object]:
-    """The reductions that every run of the tests verifies."""
+    """The reductions that the tests verify; those of CORE in every run."""
     return [
-        pytest.param(kernel, op, dtype, id=f"{name}-{op}-{dtype}")
+        pytest.param(
+            kernel,
+            op,
+            dtype,
+            id=f"{name}-{op}-{dtype}",
+            marks=[pytest.mark.long] * ((op, dtype) not in CORE),
+        )
         for name, kernel in KERNELS.items()
         for op, dtype in _supported(kernel)
         if (op, dtype) in TRIED.get(name, CORE)
