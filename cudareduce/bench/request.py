@@ -189,7 +189,10 @@ def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> Ext
     )  # fmt: skip
     tell = partial(say, quiet=quiet)
     multiple = request.terms.multiple_of or 1
-    return ExternalFiles(options, tell, _shapes(problem), cache, requested, multiple=multiple)
+    return ExternalFiles(
+        options, tell, _shapes(problem), cache, requested, multiple=multiple,
+        only=request.terms.sizes_only,
+    )  # fmt: skip
 
 
 def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:

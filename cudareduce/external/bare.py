@@ -232,6 +232,7 @@ class BareFile:
     requested: Requested
     cache: Path | None
     multiple: int = 1  # that divides every size, as the user says
+    only: Sequence[Shape] = ()  # the only shapes, if the user says so
 
     def functions(self) -> list[Function]:
         """The kernels of the file, or those that are named. Raises UsageError if there are none."""
@@ -557,7 +558,8 @@ class BareFile:
     def _recorded(self, main: CompiledMain, kernel: BareKernel, guess: Guess) -> list[Recording]:
         """The recordings of one launch at small sizes."""
         found = []
-        for n, rows in tried_shapes(guess, lcm(kernel.tile(guess), self.multiple)):
+        tried = self.only or tried_shapes(guess, lcm(kernel.tile(guess), self.multiple))
+        for n, rows in tried:
             with suppress(UsageError):
                 found.append(self._record(main, [kernel], [Stage(kernel, guess, n, rows)]))
         return found
@@ -573,7 +575,7 @@ class BareFile:
         own = [(n, rows) for n, rows in own if n % tile == 0]
         kernels = list(dict.fromkeys(link.kernel for link in links))
         main, made = self._main(kernels), list[Recording]()
-        usual = shapes_of(guess, sizes, lcm(tile, self.multiple))
+        usual = [] if self.only else shapes_of(guess, sizes, lcm(tile, self.multiple))
         shown = max(own or usual, key=prod, default=(1, 1))
         for n, rows in dict.fromkeys((shown, *usual, *own)):
             with suppress(UsageError):

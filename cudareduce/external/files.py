@@ -35,6 +35,7 @@ class ExternalFiles:
     requested: Requested = NOTHING_REQUESTED
     sizes: Sequence[int] = SIZES
     multiple: int = 1  # that divides every size, as the user says
+    only: bool = False  # no shapes but the requested ones
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
@@ -113,7 +114,8 @@ class ExternalFiles:
         """The kernels of a file, each in the first launch under which it is recognised."""
         options = self.options
         device = read_device_file(path, text, options.headers, options.defined)
-        file = BareFile(path, device, options, self.requested, self.cache, self.multiple)
+        only = self.shapes if self.only else ()
+        file = BareFile(path, device, options, self.requested, self.cache, self.multiple, only)
         kernels: list[Kernel] = []
         refused: list[str] = []
         functions = file.functions()
