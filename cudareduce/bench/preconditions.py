@@ -37,7 +37,7 @@ _BUGS = re.compile(
 )
 #: An access behind an argument of a kernel, in the words of the emulator.
 _BEHIND = re.compile(r"past the end of argument (\d+)")
-#: Seconds for which preconditions of all programs of a run are looked for.
+#: Seconds for which the precondition of a program is looked for.
 _FOUND_S = 15.0
 #: Inputs that every size is tried with: what fails with others hangs on values, not on the size.
 _OF_EVERY_SIZE = re.compile(
@@ -56,8 +56,6 @@ _ROUNDS, _MOST_SEARCHED = 2, 14
 
 #: Seconds of one experiment.
 _TRIED_S = 2.5
-#: The most of the remaining time that one of several kernels gets: a third.
-_SHARES = 3
 _SUMS = ("sum", "mean")
 #: The weaker forms of a condition on the elements, the weakest first.
 _WEAKER: dict[tuple[str, Any], tuple[Any, ...]] = {
@@ -413,13 +411,10 @@ def preconditions(
         for case, verdict in verdicts.items()
         if session.jobs.emulator is not None and _may_have_precondition(case, verdict)
     ]
-    deadline = budget(_FOUND_S)
-    for k, case in enumerate(left):
+    for case in left:
         verdict = verdicts[case]
-        share_s = deadline.left_s / min(len(left) - k, _SHARES)
-        experiments = _Experiments(
-            session, Deadline(min(share_s, session.settings.deadline.left_s))
-        )
+        left_s = min(budget(_FOUND_S).left_s, session.settings.deadline.left_s)
+        experiments = _Experiments(session, Deadline(left_s))
         found, cause = _with_precondition(session, experiments, case, files)
         if experiments.deadline.passed:
             why = f"cannot be decided in {_FOUND_S:g} s: {verdict.reason}; --n N tries fewer sizes"

@@ -297,7 +297,10 @@ def _attempt(
     if len(set(texts.values())) > len(_COMPILED):
         counts = [count for *_, count, _ in found]
         near = {size: min(abs(count - size) for count in counts) for size in _COMPILED}
-        found = [f for f in found if any(abs(f[2] - size) == near[size] for size in near)]
+        found = [  # and sizes that were requested
+            f for f in found
+            if f[2] not in SIZES or any(abs(f[2] - size) == near[size] for size in near)
+        ]  # fmt: skip
     for segment, *_ in found:
         text = texts[hash((segment.recording.source, segment.kernels))]
         if text not in distinct:
