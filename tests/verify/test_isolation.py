@@ -111,7 +111,7 @@ int main() { int *a, *out; total<<<1024, 512>>>(a, out, 1 << 20); }
     code, out, _ = cudareduce("verify", file, "--backend", "cpu", "--time-limit", 0.3)
     said = " ".join(out.split())
     assert code == 4, out
-    advice = re.search(r"elements is quicker: (--block .* --time-limit 60)", said)
+    advice = re.search(r"elements are quicker: (--n .* --time-limit 60)", said)
     assert advice, out
     code, out, _ = cudareduce("verify", file, "--backend", "cpu", *advice[1].split())
     assert code == 0, out
