@@ -34,7 +34,8 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def list_items(listed: Node | None) -> tuple[Node, ...]:
-    """The named children of a list or a body, without comments; empty for None."""
+    """The items of a syntax node, such as parameters or statements, without comments; none for
+    None."""
     return tuple(n for n in listed.named_children if n.type != "comment") if listed else ()
 
 

@@ -433,7 +433,7 @@ def clear_mail(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardCalls:
-    """Calls of a combination, as they are verified."""
+    """Verification of one way to reduce a sharded array: its inputs, calls and results."""
 
     shard: Shard
     combination: Combination

@@ -104,7 +104,7 @@ class Row:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether more rounds may decide it."""
+        """True if the row is UNCERTAIN and a longer measurement may decide it."""
         return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
 
     @property

@@ -184,8 +184,8 @@ class Toolchain:
     def kernel(
         self, source: Source, deadline: Deadline | None = None, arch: int = DEFAULT_ARCH
     ) -> Path:
-        """The library of a kernel, compiled unless the cache has it; raises BuildError, and
-        OutOfTime."""
+        """The shared library of a kernel: from the cache, or compiled. Raises BuildError, and
+        OutOfTime after the deadline."""
         text = translation_unit(source)
         all_flags = (*self._kernel_flags, *_flags_for(source, arch))
         flags = [part.replace(str(FOLDER), "") for part in all_flags]

@@ -60,7 +60,7 @@ class Tree:
 
     @cached_property
     def lowest(self) -> tuple[int, ...]:
-        """The lowest element of each leaf and join."""
+        """For each leaf and join, the smallest index of an element below it."""
         found = list(self.leaves)
         for join in self.joins:
             found.append(min(found[part] for part in join.parts))

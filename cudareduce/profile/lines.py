@@ -1,4 +1,4 @@
-"""The lines of a profile: each value with its unit, and an explanation that depends on it.
+"""Format a profile: one line per counter with its value, unit and what that value means.
 
 Explanations are the same for values of Nsight Compute and of the emulator.
 """

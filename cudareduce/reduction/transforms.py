@@ -41,8 +41,8 @@ _TURN = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in an anonymous file, which ends with this process; `option` names its expression
-    in messages."""
+    """A compiled host program that evaluates a user's C++ expression. It is in memory only (memfd)
+    and ends with this process; `option` is the option that gave the expression, for messages."""
 
     file: int
     option: str

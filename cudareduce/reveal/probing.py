@@ -201,7 +201,8 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
 def peer_call(
     backend: TimedBackend, peer: Library, problem: Problem, data: Array, folder: str
 ) -> Iterator[Call]:
-    """A library call in the shared CUDA context. Raises whatever the library raises."""
+    """The call of a library on `data`, prepared for probing its summation order. Raises what the
+    library raises."""
     given = backend.upload(data)
     try:
         with memory(backend) as allocated:

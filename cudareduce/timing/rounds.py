@@ -112,7 +112,8 @@ def warm_up(timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadli
 def _window(
     timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float
 ) -> tuple[dict[str, float], float]:
-    """The least time of each entrant in some cycles, and the GPU time of all."""
+    """Run all entrants in turn until `least_us` of GPU time are spent; the shortest time of each,
+    and the GPU time spent, in us."""
     costs: dict[str, float] = {}
     spent = 0.0
     while True:

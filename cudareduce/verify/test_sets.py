@@ -1,4 +1,4 @@
-"""Test case sets: the shapes that verify a kernel, derived from its grid, tile and finish.
+"""Test sets: the shapes with which a kernel is verified, from its grid, tile and finish.
 
 Sizes that are the same for every kernel miss errors of its own. A tile of 8192 elements, for
 example, makes one block of every small size, and one block needs no fence.
