@@ -6,6 +6,7 @@ import errno
 import os
 import reprlib
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -31,25 +32,14 @@ _LONGEST_THRESHOLD = 20
 _LIBRARIES = ("nccl", "cub")
 
 
-class Parsed(click.ParamType[T], Generic[T]):
-    """Parses a text with `parse`, which raises UsageError; other values are defaults."""
+class Completed(click.ParamType[T], Generic[T]):
+    """A parameter whose possible words the shell completes."""
 
     name = "TEXT"
-
-    def parse(self, text: str) -> T:
-        raise NotImplementedError
 
     def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
         """What can be typed."""
         return ()
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self.parse(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
@@ -58,6 +48,22 @@ class Parsed(click.ParamType[T], Generic[T]):
             CompletionItem(word) for word in self.words(incomplete, ctx)
             if word.startswith(incomplete)
         ]  # fmt: skip
+
+
+class Parsed(Completed[T], ABC):
+    """Parses a text with `parse`, which raises UsageError; other values are defaults."""
+
+    @abstractmethod
+    def parse(self, text: str) -> T:
+        """The value of a text. Raises UsageError."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Sizes(Parsed[tuple[int, ...]]):
@@ -285,7 +291,7 @@ class LibraryVersions(Parsed["Versions"]):
         return Versions(name, *files)
 
 
-class ArraySource(Parsed[str]):
+class ArraySource(Completed[str]):
     """The word host, or a file."""
 
     name = "host|FILE.npy"
@@ -316,7 +322,7 @@ class Name(Parsed[str]):
         return text
 
 
-class Named(Parsed[str]):
+class Named(Completed[str]):
     """The name of a kernel (or file), of a suite, or one of further words."""
 
     def __init__(
