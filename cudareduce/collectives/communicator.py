@@ -43,6 +43,8 @@ LIMIT_S = 30.0
 #: Part of the last line of a process that `watchdog` ended.
 GAVE_UP = "has not ended within"
 LIBRARY_REMEDY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO prints"
+#: Variable with the id of the process that started the ranks of a command.
+STARTED_BY = "CUDAREDUCE_STARTED_BY"
 _BEAT, _LEAVES, _LOST = b"beat", b"leaves", b"lost:"
 
 
@@ -371,7 +373,7 @@ def connect(
                 peers = _accept(placement, server, key, arrival_s)
             finally:
                 Path(where).unlink(missing_ok=True)
-    parent = os.getppid() if own else None
+    parent = int(os.environ.get(STARTED_BY, os.getppid())) if own else None
     return Communicator(placement.rank, placement.size, peers, parent, silence_s)
 
 

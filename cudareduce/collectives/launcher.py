@@ -17,7 +17,13 @@ from typing import Any
 from cudareduce.backends import BackendSpec, gpu_count
 from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
-from cudareduce.collectives.communicator import GAVE_UP, OWN, Communicator, Placement
+from cudareduce.collectives.communicator import (
+    GAVE_UP,
+    OWN,
+    STARTED_BY,
+    Communicator,
+    Placement,
+)
 from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.progress import say
@@ -115,7 +121,7 @@ def _start_rank(
 ) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank),
-        OWN.job: str(folder / "rendezvous.json"),
+        OWN.job: str(folder / "rendezvous.json"), STARTED_BY: str(os.getpid()),
     }  # fmt: skip
     command, null = [*PROGRAM, *argv], subprocess.DEVNULL
     if rank == 0:
