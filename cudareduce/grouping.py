@@ -1,4 +1,4 @@
-"""Groups items by a key."""
+"""Groups items by a key, and shortens lists of words."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def first_few(words: Iterable[str], most: int) -> str:
+    """The first `most` distinct words, then `and N more`."""
+    distinct = list(dict.fromkeys(words))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return f"{', '.join(distinct[:most])}{more}"

@@ -27,7 +27,7 @@ from cudareduce.bench.telling import closing_line, job_text, recorded_lines, unt
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
-from cudareduce.library.registry import Choice, Registry, load_registry
+from cudareduce.library.registry import Choice, Registry, full_name, load_registry
 from cudareduce.plot.command import show_small
 from cudareduce.progress import say
 from cudareduce.report.publish import publish
@@ -74,11 +74,15 @@ def timed_run(request: BenchRequest) -> Benched:
     is a UsageError, before anything is measured."""
     registry = load_registry(request.selection.folders)
     choices = chosen(request, registry, request.machine.quiet)
-    baseline = request.timing.baseline_kernel
-    if baseline is not None and baseline not in {choice.kernel.id for choice in choices}:
-        raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
+    ids = {choice.kernel.id for choice in choices}
+    settings = bench_settings(request)
+    if settings.baseline_kernel is not None:
+        baseline = full_name(settings.baseline_kernel, ids)
+        if baseline not in ids:
+            raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
+        settings = replace(settings, baseline_kernel=baseline)
     request.outputs.check(*(choice.kernel.path for choice in choices))
-    return timed_choices(request, bench_settings(request), choices, registry)
+    return timed_choices(request, settings, choices, registry)
 
 
 def timed_choices(

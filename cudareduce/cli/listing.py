@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudareduce.compare.machine_code import (
     code_of,
@@ -27,17 +27,13 @@ from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
 from cudareduce.library.header import SOURCES, TECHNIQUES
 from cudareduce.library.kernel import Kernel, diff
-from cudareduce.library.registry import Choice, Registry, load_registry, steps_of
+from cudareduce.library.registry import PREFIX, Choice, Registry, load_registry, steps_of
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import measured_text, size_text
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import PIPE, coloured
 from cudareduce.results.gains import Gain, gains, newest, stored_runs
-
-if TYPE_CHECKING:
-    from rich.text import Text
-    from rich.tree import Tree
 
 
 def list_json(registry: Registry, suite: str | None) -> str:
@@ -65,18 +61,18 @@ def _object(registry: Registry, kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def chosen_of(registry: Registry, suite: str | None) -> list[Choice]:
-    """All kernels, or those of one suite in its order."""
-    return registry.choose(["all" if suite is None else registry.suite(suite).id])
+def chosen_of(registry: Registry, name: str | None) -> list[Choice]:
+    """All kernels, or those of a suite in its order, of a family, or with this name."""
+    return registry.choose([name or "all"])
 
 
-def list_section(registry: Registry, suite: str | None) -> list[Section]:
-    """Tables of the suites (unless one is named), the kernels, and their techniques."""
-    chosen = chosen_of(registry, suite)
-    if suite:
-        about = registry.suite(suite)
-        title = f"{about.id}: {about.title} ({about.source})"
-        errata = tuple(f"{row.name}: {row.erratum}" for row in about.rows if row.erratum)
+def list_section(registry: Registry, name: str | None) -> list[Section]:
+    """Tables of the suites (unless a name is given) and of the kernels."""
+    chosen = chosen_of(registry, name)
+    suite = registry.suites.get(name or "")
+    if suite is not None:
+        title = f"{suite.id}: {suite.title} ({suite.source})"
+        errata = tuple(f"{row.name}: {row.erratum}" for row in suite.rows if row.erratum)
         header: tuple[str, ...] = ("published as", "kernel", "what it is")
         rows: tuple[tuple[str, ...], ...] = tuple(
             (c.name or "", c.kernel.id, c.kernel.title) for c in chosen
@@ -85,26 +81,27 @@ def list_section(registry: Registry, suite: str | None) -> list[Section]:
         title, errata = counted(len(chosen), "kernel"), ()
         header = ("kernel", "family", "scope", "what it is")
         rows = tuple((k.id, k.family, k.scope, k.title) for k in (c.kernel for c in chosen))
-    lineages = [k for k, c in enumerate(chosen) if k and not suite and c.kernel.after is None]
+    lineages = [k for k, c in enumerate(chosen) if k and not name and c.kernel.after is None]
     table = Section(title, header, rows, errata, len(header), tuple(lineages))
-    suites = [] if suite else [_suites(registry)]
-    return [*suites, table, _matrix(chosen)]
+    return [table] if name else [_suites(registry), table]
 
 
 def _suites(registry: Registry) -> Section:
-    header = ("suite", "what it is", "versions", "source")
-    rows = [(s.id, s.title, str(len(s.rows)), s.source) for s in registry.suites.values()]
-    return Section(f"{len(rows)} suites", header, tuple(rows), texts=len(header))
+    header = ("suite", "what it is", "versions")
+    rows = [(s.id, s.title, str(len(s.rows))) for s in registry.suites.values()]
+    return Section(f"{len(rows)} suites", header, tuple(rows), texts=2)
 
 
-def _matrix(chosen: list[Choice]) -> Section:
-    """The techniques as rows, the kernels as numbered columns."""
-    used = [word for word in TECHNIQUES if any(word in c.kernel.techniques for c in chosen)]
-    rows = [(word, *("x" if word in c.kernel.techniques else "" for c in chosen)) for word in used]
-    header = ("technique", *(str(k + 1) for k in range(len(chosen))))
-    numbered = ", ".join(f"{k + 1} {c.name or c.kernel.id}" for k, c in enumerate(chosen))
-    notes = (numbered, *(f"{word}: {TECHNIQUES[word]}" for word in used))
-    return Section("Techniques", header, tuple(rows), notes)
+def techniques_section(chosen: Sequence[Choice]) -> Section:
+    """The kernels as rows, the techniques as numbered columns."""
+    kernels = [choice.kernel for choice in chosen]
+    used = [word for word in TECHNIQUES if any(word in k.techniques for k in kernels)]
+    rows = [(k.id, *("x" if word in k.techniques else "" for word in used)) for k in kernels]
+    notes = (f"{k} {word}: {TECHNIQUES[word]}" for k, word in enumerate(used, 1))
+    header = ("kernel", *(str(k + 1) for k in range(len(used))))
+    return Section(
+        f"Techniques of {counted(len(rows), 'kernel')}", header, tuple(rows), tuple(notes)
+    )
 
 
 #: Width of the keys; width of a line in a pipe, and at least on a terminal.
@@ -135,10 +132,10 @@ def _facts(
         yield "expect", kernel.expect
     for gain in own_gains(registry, results).get(kernel.id, ()):
         yield "measured", gain_text(gain)
-    yield "after", kernel.after or "nothing: it begins a lineage"
-    successors = steps_of(registry.kernels).get(kernel.id, ())
-    if successors:
-        yield "before", ", ".join(step.id for step in successors)
+    before = registry.kernels.get(kernel.after or "")
+    yield "previous", _step(before) if before else kernel.after or "none: it begins a lineage"
+    for step in steps_of(registry.kernels).get(kernel.id, ()):
+        yield "next", _step(step)
     if kernel.techniques:
         yield "techniques", ", ".join(kernel.techniques)
     for suite, names in registry.published(kernel).items():
@@ -153,6 +150,10 @@ def _facts(
     yield "file", str(kernel.path)
 
 
+def _step(kernel: Kernel) -> str:
+    return f"{kernel.id}: {kernel.title}"
+
+
 def own_gains(registry: Registry, results: Sequence[Path]) -> Mapping[str, Sequence[Gain]]:
     """The gains of each kernel over its predecessor, one per GPU model, from these results or else
     the package's."""
@@ -164,14 +165,15 @@ def gain_text(gain: Gain) -> str:
     return f"{times_text(gain)} times as fast as {gain.before}: {measured_on(gain)}"
 
 
-def measured_on(gain: Gain) -> str:
-    """The problem, GPU and day of a gain."""
+def problem_of(gain: Gain) -> str:
     r = gain.record
     rows = f" x {size_text(r.rows)} rows" if r.rows > 1 else ""
-    return (
-        f"{r.reduced} of {size_text(r.n)} {r.dtype}{rows}, {r.timing}, {gain.device}, "
-        f"{gain.created[:10]}"
-    )
+    return f"{r.reduced} of {size_text(r.n)} {r.dtype}{rows}, {r.timing}"
+
+
+def measured_on(gain: Gain) -> str:
+    """The problem, GPU and day of a gain."""
+    return f"{problem_of(gain)}, {gain.device}, {gain.created[:10]}"
 
 
 def times_text(gain: Gain) -> str:
@@ -179,10 +181,15 @@ def times_text(gain: Gain) -> str:
     return measured_text(gain.ratio, low, high)
 
 
+#: The fewest characters of a title that the tree shows.
+_FEWEST = 16
+
+
 def print_tree(registry: Registry, chosen: Sequence[Choice], results: Sequence[Path]) -> None:
-    """Print the lineages of the chosen kernels, including all their predecessors."""
+    """Print the lineages of the chosen kernels, including all their predecessors, with one column
+    of gains per GPU. A narrow terminal shortens names, then titles."""
     from rich.console import Console
-    from rich.tree import Tree
+    from rich.text import Text
 
     gained = own_gains(registry, results)
     wanted: set[str] = set()
@@ -191,37 +198,71 @@ def print_tree(registry: Registry, chosen: Sequence[Choice], results: Sequence[P
         while kernel is not None and kernel.id not in wanted:
             wanted.add(kernel.id)
             kernel = registry.kernels.get(kernel.after or "")
-    kernels = {name: kernel for name, kernel in registry.kernels.items() if name in wanted}
-    root = Tree("", hide_root=True, guide_style="dim")
-    branches: dict[str | None, Tree] = {}
-    for name, kernel in kernels.items():  # predecessors come first
-        above = branches.get(kernel.after, root)
-        branches[name] = above.add(_node(kernel, gained))
+    kernels = [kernel for name, kernel in registry.kernels.items() if name in wanted]
+    devices = sorted({gain.device for kernel in kernels for gain in gained.get(kernel.id, ())})
+    gains = [{g.device: times_text(g) for g in gained.get(kernel.id, ())} for kernel in kernels]
+    columns = [
+        [card, *(row.get(device, "") for row in gains)]
+        for device, card in zip(devices, _cards(devices), strict=True)
+    ]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE)
-    with console.capture() as captured:
-        console.print(root)
-    text = "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
-    sys.stdout.write(text + "\n" + "".join(f"{note}\n" for note in _notes(kernels, gained)))
+    guides = list(_guides(kernels))
+    names = ["kernel", *(guide + kernel.id for guide, kernel in zip(guides, kernels, strict=True))]
+    right = sum(2 + max(map(len, column)) for column in columns)
+    if max(map(len, names)) + right + 2 + _FEWEST > console.width:
+        names = ["kernel", *(
+            guide + kernel.id.removeprefix(PREFIX)
+            for guide, kernel in zip(guides, kernels, strict=True)
+        )]  # fmt: skip
+    width = max(map(len, names))
+    for k, (name, kernel) in enumerate(zip(names, (None, *kernels), strict=True)):
+        figures = "".join(f"  {column[k]:>{max(map(len, column))}}" for column in columns)
+        title = shown(kernel.title) if kernel else "what it is"
+        line = Text.assemble(
+            (shown(name).ljust(width), "bold"), (shown(figures), "green"),
+            (f"  {title}" if console.width - width - right > _FEWEST else "", "dim"),
+        )  # fmt: skip
+        line.rstrip()
+        line.truncate(console.width, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
+    found = [gain for kernel in kernels for gain in gained.get(kernel.id, ())]
+    sys.stdout.write("\n")
+    for note in _notes(found):
+        lines = wrap(note, console.width, subsequent_indent="    ", break_on_hyphens=False)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def _node(kernel: Kernel, gained: Mapping[str, Sequence[Gain]]) -> Text:
-    from rich.text import Text
-
-    parts = [(shown(kernel.id), "bold")]
-    for gain in gained.get(kernel.id, ()):
-        card = shown(gain.device.removeprefix("NVIDIA ").split(" ")[0])
-        parts.append((f"  {times_text(gain)}x {card}", "green"))
-    title = (f"  {shown(kernel.title)}", "dim")
-    return Text.assemble(*parts, title, no_wrap=True, overflow="ellipsis")
+def _cards(devices: Sequence[str]) -> list[str]:
+    """The model of each GPU, or its full name if two have the same."""
+    short = [shown(device.removeprefix("NVIDIA ").split(" ")[0]) for device in devices]
+    return short if len(set(short)) == len(short) else [shown(device) for device in devices]
 
 
-def _notes(kernels: Mapping[str, Kernel], gained: Mapping[str, Sequence[Gain]]) -> list[str]:
-    """The legend of the gains, with each problem and GPU once."""
-    measured = {shown(measured_on(gain)) for name in kernels for gain in gained.get(name, ())}
-    if not measured:
+def _guides(kernels: Sequence[Kernel]) -> Iterator[str]:
+    """The lines of a tree in front of each kernel; predecessors come first."""
+    last = {kernel.after: kernel.id for kernel in kernels}
+    below: dict[str | None, str] = {}
+    for kernel in kernels:
+        if kernel.after is None:
+            below[kernel.id] = ""
+            yield ""
+            continue
+        above, is_last = below[kernel.after], last[kernel.after] == kernel.id
+        below[kernel.id] = above + ("  " if is_last else "│ ")
+        yield above + ("└ " if is_last else "├ ")
+
+
+def _notes(found: Sequence[Gain]) -> list[str]:
+    """The legend of the gains, with each problem once."""
+    if not found:
         return ["No gains are stored. Run cudareduce bench all --json run.json, then cudareduce "
                 "list --tree --results run.json."]  # fmt: skip
-    return ["x: speed relative to the kernel above; " + "; ".join(sorted(measured))]
+    problems = group_by(found, problem_of)
+    measured = [
+        f"  {problem}: {', '.join(sorted({f'{g.device} ({g.created[:10]})' for g in gains}))}"
+        for problem, gains in sorted(problems.items())
+    ]
+    return ["Speed relative to the kernel above:", *map(shown, measured)]
 
 
 #: The most kernels that an error lists.

@@ -45,8 +45,9 @@ cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%""",
 def cli() -> None:
     """Benchmark CUDA parallel reductions, and check that their results are right.
 
-    `cudareduce COMMAND --help` explains a command and shows examples; `cudareduce list` shows the
-    kernels and suites.
+    `cudareduce COMMAND --help` explains a command and shows examples; `cudareduce list` shows
+    kernels, families and suites. A kernel may be called by a part of its name: v7 is
+    reduce_v7_shuffle.
     """
 
 

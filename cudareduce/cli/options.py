@@ -240,6 +240,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
                         f"comma-separated, or all: {', '.join(MORE_COLUMNS)}.", default=()),
         "everything": _flag("--all", "Also list what is the SAME."),
         "tree": _flag("--tree", "Show each kernel below its predecessor, with gains."),
+        "techniques": _flag("--techniques", "Show which techniques each kernel uses."),
         "diff": _flag("--diff", "Show the changes since the predecessor."),
         "static": _flag("--static", "Without a GPU: use the compiler's resource usage and the "
                         "counts of the emulator."),
@@ -314,5 +315,5 @@ def with_options(names: str, **changes: str | dict[str, Any]) -> Callable[[Comma
 
 def with_kernels(pattern: str, *words: str, suites: bool = True) -> Callable[[Command], Command]:
     """Add the argument with names of kernels; `words` are further names."""
-    kind = Named("KERNEL", suites=suites, words=words)
+    kind = Named("KERNEL", suites=suites, families=True, words=words)
     return click.argument("kernels", nargs=-1, metavar=pattern, type=kind)

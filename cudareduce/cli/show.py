@@ -20,26 +20,41 @@ from cudareduce.reduction.operators import OPERATORS
     "list",
     cls=Command,
     epilog="""cudareduce list
-cudareduce list fastcuda
+cudareduce list fastcuda --techniques
 cudareduce list --tree""",
 )
-@click.argument("suite", required=False, type=Named("SUITE", kernels=False, suites=True))
-@with_options("tree results style folders debug", style=styles("table", "json"))
+@click.argument(
+    "name",
+    required=False,
+    metavar="[SUITE|FAMILY|KERNEL|peers]",
+    type=Named("NAME", suites=True, families=True, words=("peers",)),
+)
+@with_options("tree techniques results style folders debug", style=styles("table", "json"))
 def list_(
-    suite: str | None, tree: bool, results: tuple[Path, ...], style: str,
+    name: str | None, tree: bool, techniques: bool, results: tuple[Path, ...], style: str,
     folders: tuple[Path, ...], debug: bool,
 ) -> int:  # fmt: skip
-    """List suites, kernels and their techniques.
+    """List suites and kernels.
 
-    `list peers` lists the calls of libraries for --libraries, and which are installed.
+    Commands take each kernel by its name, without `reduce_`, or by words that it alone has: `v7`
+    is reduce_v7_shuffle. A family names all its kernels. `list peers` lists the calls of libraries
+    for --libraries, and which are installed.
     """
-    from cudareduce.cli.listing import chosen_of, list_json, list_section, print_tree
+    from cudareduce.cli.listing import (
+        chosen_of,
+        list_json,
+        list_section,
+        print_tree,
+        techniques_section,
+    )
     from cudareduce.library.registry import load_registry
     from cudareduce.report.terminal import print_sections
 
-    if tree and (suite == "peers" or style == "json"):
-        raise UsageError("--tree cannot be combined with peers or --format json")
-    if suite == "peers":
+    views = [flag for flag, on in (("--tree", tree), ("--techniques", techniques)) if on]
+    if views and (len(views) > 1 or name == "peers" or style == "json"):
+        others = "--techniques, peers or --format json" if tree else "peers or --format json"
+        raise UsageError(f"{views[0]} cannot be combined with {others}")
+    if name == "peers":
         from cudareduce.libraries.catalogue import libraries_json, libraries_section
 
         if style == "json":
@@ -49,11 +64,13 @@ def list_(
         return 0
     registry = load_registry(folders)
     if tree:
-        print_tree(registry, chosen_of(registry, suite), results)
+        print_tree(registry, chosen_of(registry, name), results)
+    elif techniques:
+        print_sections([techniques_section(chosen_of(registry, name))])
     elif style == "json":
-        click.echo(list_json(registry, suite))
+        click.echo(list_json(registry, name))
     else:
-        print_sections(list_section(registry, suite))
+        print_sections(list_section(registry, name))
     return 0
 
 

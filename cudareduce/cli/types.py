@@ -323,13 +323,14 @@ class Name(Parsed[str]):
 
 
 class Named(Completed[str]):
-    """The name of a kernel (or file), of a suite, or one of further words."""
+    """The name of a kernel (or file), of a suite, of a family, or one of further words."""
 
     def __init__(
-        self, name: str, *, kernels: bool = True, suites: bool = False,
+        self, name: str, *, kernels: bool = True, suites: bool = False, families: bool = False,
         words: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self.name, self._kernels, self._suites, self._words = name, kernels, suites, words
+        self.name, self._kernels, self._suites, self._families = name, kernels, suites, families
+        self._words = words
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         if problem := why_no_name(value):
@@ -337,17 +338,24 @@ class Named(Completed[str]):
         return str(value)
 
     def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
-        from cudareduce.library.registry import kernel_files, kernels_folder
+        from cudareduce.library.registry import PREFIX, kernel_files, kernels_folder
 
         folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
+        files = [path for folder in folders for path in kernel_files(folder)]
+        families = {path.parent.name for path in files if path.parent not in folders}
         if self._kernels:
-            yield from sorted(path.stem for folder in folders for path in kernel_files(folder))
+            names = sorted(path.stem for path in files)
+            yield from names
+            if incomplete:
+                yield from sorted({n.removeprefix(PREFIX) for n in names} - families - {*names})
             folder, slash, _ = incomplete.rpartition("/")
             for path in sorted(Path(f"{folder}{slash}").glob("*.cu")):
                 yield f"{folder}{slash}{path.name}"
         if self._suites:
             suites = (path for folder in folders for path in folder.glob("suites/*.toml"))
             yield from sorted(path.stem for path in suites)
+        if self._families:
+            yield from sorted(families)
         if self._kernels and self._suites:
             yield "all"
         yield from self._words

@@ -37,11 +37,11 @@ from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
+from cudareduce.grouping import first_few
 from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
-from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.temporary import temporary_folder

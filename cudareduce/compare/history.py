@@ -16,14 +16,15 @@ from cudareduce.compare.change_points import FEWEST, THRESHOLD, Series, Verdict,
 from cudareduce.compare.history_store import Entry, History, append, files, moment, read
 from cudareduce.compare.report import called, in_short, problem_text, reduction_text, shape_text
 from cudareduce.errors import UsageError
-from cudareduce.grouping import group_by
+from cudareduce.grouping import first_few, group_by
+from cudareduce.library.registry import full_name
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, publish_findings
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.report.publish import Outputs
 from cudareduce.report.section import Section
-from cudareduce.report.sections import first_few, listed
+from cudareduce.report.sections import listed
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record
 
@@ -51,16 +52,20 @@ def show(request: ShowRequest) -> int:
     """Print the curve of each problem of a kernel, with its change points. Returns 0."""
     sections, sizes, names = [], set[int](), set[str]()
     history = read(request.folder)
-    for entries in _since(history.runs, request.since).values():
-        for series in all_series(entries):
-            record = series.record
-            own_names = (record.kernel, record.engine or record.kernel)
-            names.update(own_names)
-            if not any(fnmatchcase(name, request.kernel) for name in own_names):
-                continue
-            sizes.add(record.n)
-            if request.n is None or record.n in request.n:
-                sections.append(_curve_section(series, entries[-1].device.name))
+    curves = [
+        (series, entries[-1].device.name)
+        for entries in _since(history.runs, request.since).values()
+        for series in all_series(entries)
+    ]
+    for series, _ in curves:
+        names |= _names(series.record)
+    kernel = full_name(request.kernel, names)
+    for series, device in curves:
+        if not any(fnmatchcase(name, kernel) for name in _names(series.record)):
+            continue
+        sizes.add(series.record.n)
+        if request.n is None or series.record.n in request.n:
+            sections.append(_curve_section(series, device))
     if not sections:
         present = map(short_size, sorted(sizes)) if sizes else sorted(names)
         at = f" with --n {','.join(map(str, request.n or ()))}" if sizes else ""
@@ -71,6 +76,10 @@ def show(request: ShowRequest) -> int:
     for line in _skipped_lines(history):
         say(line)
     return 0
+
+
+def _names(record: Record) -> set[str]:
+    return {record.kernel, record.engine or record.kernel}
 
 
 def _curve_section(series: Series, device: str) -> Section:

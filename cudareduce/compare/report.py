@@ -26,6 +26,7 @@ from cudareduce.compare.verdicts import (
     machine,
 )
 from cudareduce.errors import BaselineError, worst_exit_code
+from cudareduce.grouping import first_few
 from cudareduce.library.registry import Registry
 from cudareduce.reduction.patterns import GIVEN
 from cudareduce.reduction.sizes import counted
@@ -43,7 +44,6 @@ from cudareduce.report.numbers import (
 )
 from cudareduce.report.publish import Outputs, Texts
 from cudareduce.report.section import Section
-from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
 
 

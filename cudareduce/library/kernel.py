@@ -305,12 +305,33 @@ _HEADER_ENDS, _COMMENT = "+++*/\n", "//"
 
 
 def diff(before: Kernel, kernel: Kernel) -> str:
-    """The unified diff of their files."""
-    lines = difflib.unified_diff(
-        before.text.splitlines(keepends=True), kernel.text.splitlines(keepends=True),
-        before.path.name, kernel.path.name,
-    )  # fmt: skip
-    return "".join(lines)
+    """The unified diff of their code, then that of their front matter with the comment below."""
+    (old_head, old_code), (new_head, new_code) = _head_and_code(before), _head_and_code(kernel)
+    shift = len(old_head), len(new_head)
+    names = before.path.name, kernel.path.name
+    code = list(difflib.unified_diff(old_code, new_code, *names))
+    head = list(difflib.unified_diff(old_head, new_head, *names))
+    code = [_HUNK.sub(lambda found: _moved(found, shift), line) for line in code]
+    return "".join([*code, *(head[2:] if code else head)])
+
+
+#: The place of a hunk: its first lines in both files.
+_HUNK = re.compile(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@$", re.MULTILINE)
+
+
+def _moved(found: re.Match[str], shift: tuple[int, int]) -> str:
+    old, new = int(found[1]) + shift[0], int(found[3]) + shift[1]
+    return f"@@ -{old}{found[2]} +{new}{found[4]} @@"
+
+
+def _head_and_code(kernel: Kernel) -> tuple[list[str], list[str]]:
+    """The lines of the front matter with the comment below it, and the others."""
+    front, ends, rest = kernel.text.partition(_HEADER_ENDS)
+    lines = rest.splitlines(keepends=True) if ends else []
+    comment = list(takewhile(lambda line: line.strip() == "" or line.startswith(_COMMENT), lines))
+    size = len(f"{front}{ends}{''.join(comment)}") if ends else 0
+    head, code = kernel.text[:size], kernel.text[size:]
+    return head.splitlines(keepends=True), code.splitlines(keepends=True)
 
 
 def words(kernel: Kernel) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.grouping import first_few
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Adopt, Kernel, load_kernel, load_kernels
 from cudareduce.library.suite import Suite, load_suite
@@ -21,6 +22,11 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 #: The folder of kernels that several GPUs run together: no reductions of one, and with a header of
 #: their own (several/kernels.py).
 EXCHANGES = "ranks"
+
+#: The part of a kernel's name that a short name leaves out.
+PREFIX = "reduce_"
+#: The most kernels that an error lists.
+_LISTED = 10
 
 #: What is no kernel, but the best one for a problem: in any order of blocks, and in a fixed one, in
 #: which a sum of floats has the same bits each time.
@@ -51,18 +57,26 @@ class Registry:
         self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False,
         libraries: Sequence[str] = (),
     ) -> list[Choice]:  # fmt: skip
-        """The kernels that KERNEL, SUITE, GLOB, FILE.cu, `all`, `auto` and `auto:fixed` name, in
-        order, each once.
+        """The kernels that these names stand for, in order, each once.
 
-        No patterns mean `all`, which `auto` is no part of; it is a UsageError unless `auto` says
-        that it may be named. `adopt` makes a kernel of a file without a header; without it such a
-        file is a UsageError, as a name is that is not known: it tells near ones, of `libraries`
-        too. Of two kernels of one name the file is called by its path.
+        A name is a kernel, a short name (`v7_shuffle`, or words that one kernel alone has), a
+        suite, a family, a glob, FILE.cu, `all`, `auto` or `auto:fixed`; no names mean `all`. With
+        `auto` the names `auto` and `auto:fixed` are allowed. `adopt` makes kernels of external
+        files. If two kernels have the same name, the external one is called by its path. Raises
+        UsageError for an unknown name, with similar ones (also of `libraries`), and for an
+        ambiguous one.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
         taken |= dict.fromkeys((AUTO, AUTO_FIXED), Path())  # which no file may bear
-        near = [*self.kernels, *self.suites, *((AUTO, AUTO_FIXED) if auto else ()), *libraries]
+        families = dict.fromkeys(kernel.family for kernel in self.kernels.values())
+        near = [
+            *self.kernels,
+            *self.suites,
+            *families,
+            *((AUTO, AUTO_FIXED) if auto else ()),
+            *libraries,
+        ]
         what = "kernel, suite or library" if libraries else "kernel or suite"
         for pattern in patterns or ["all"]:
             found = self._match(pattern, adopt)
@@ -105,11 +119,14 @@ class Registry:
             path = Path(pattern)
             found = load_kernels(path, adopt) if adopt is not None else [load_kernel(path)]
             return [Choice(kernel) for kernel in found]
-        if set("*?[") & set(pattern):
-            names = fnmatch.filter(self.kernels, pattern)
-            if names:
-                return [Choice(self.kernels[name]) for name in names]
-        return None
+        family = [kernel for kernel in self.kernels.values() if kernel.family == pattern]
+        if family and PREFIX + pattern in self.kernels:
+            ids = first_few([PREFIX + pattern, *(kernel.id for kernel in family)], _LISTED)
+            raise UsageError(f"{pattern!r} is a kernel and a family: name some of {ids}")
+        if family:
+            return [Choice(kernel) for kernel in family]
+        names = fnmatch.filter(self.kernels, full_name(pattern, self.kernels))
+        return [Choice(self.kernels[name]) for name in names] or None
 
     def suite(self, name: str) -> Suite:
         """A suite by its name; an unknown one is a UsageError that lists them."""
@@ -160,9 +177,28 @@ def hint(name: str, names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
 
 
+def full_name(name: str, kernels: Collection[str]) -> str:
+    """The name or glob that a short one stands for among these kernels: `v7_shuffle` or `v7` for
+    `reduce_v7_shuffle`. Others are returned unchanged. Raises UsageError for words that several
+    kernels have in their names."""
+    for full in (name, PREFIX + name):
+        if fnmatch.filter(kernels, full):
+            return full
+    found = [kernel for kernel in kernels if f"_{name}_" in f"_{kernel}_"]
+    if len(found) > 1:
+        raise UsageError(f"{name!r} is ambiguous: name one of {first_few(found, _LISTED)}")
+    return found[0] if found else name
+
+
 def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
-    """Whether names on the command line mean a kernel of a baseline, be it gone or not."""
-    if not names or "all" in names or any(fnmatch.fnmatchcase(kernel, name) for name in names):
+    """True if names on the command line stand for a kernel of a baseline, which may be gone."""
+    if (
+        not names
+        or "all" in names
+        or any(
+            fnmatch.fnmatchcase(kernel, prefix + name) for name in names for prefix in ("", PREFIX)
+        )
+    ):
         return True
     return any(choice.kernel.id == kernel for choice in choices)
 

@@ -12,8 +12,9 @@ from typing import Literal
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import shown
-from cudareduce.grouping import group_by
+from cudareduce.grouping import first_few, group_by
 from cudareduce.intervals import interval, paired
+from cudareduce.library.registry import full_name
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.plot.figure import (
     KINDS,
@@ -38,7 +39,6 @@ from cudareduce.report.numbers import (
     short_size,
     size_text,
 )
-from cudareduce.report.sections import first_few
 from cudareduce.results.record import Record, Run
 
 #: A time or a rate outside these bounds is damaged data, not a measurement.
@@ -75,6 +75,8 @@ def figures(
 ) -> list[Figure]:
     """The figures of a kind, None for the kind that fits the results best. Raises UsageError if
     there is nothing to draw."""
+    timed = {record.kernel for run in runs for record in run.records}
+    only = [full_name(name, timed) for name in only]
     problems = [p for run in runs for p in _problems(run, only)]
     if not problems:
         raise UsageError(_why_nothing(runs, only))

@@ -296,13 +296,6 @@ def listed(words: Iterable[str]) -> str:
     return " and ".join(distinct) if len(distinct) < 3 else ", ".join(distinct)
 
 
-def first_few(words: Iterable[str], most: int) -> str:
-    """The first `most` distinct words, then `and N more`."""
-    distinct = list(dict.fromkeys(words))
-    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
-    return f"{', '.join(distinct[:most])}{more}"
-
-
 # Verification
 
 

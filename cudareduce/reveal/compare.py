@@ -9,9 +9,9 @@ from itertools import zip_longest
 from typing import Literal, get_args
 
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.grouping import first_few
 from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.section import Section
-from cudareduce.report.sections import first_few
 from cudareduce.reveal.orders import BETWEEN, Order
 
 #: Worst first. UNFIT: neither side supports the problem.

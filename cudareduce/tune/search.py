@@ -225,7 +225,7 @@ def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[K
     automatic = ("limit",) if rows == 1 else ("limit", "rows", "warp")
     found: dict[str, Kernel] = {}
     for name in names or (AUTO,):
-        kernels = [k for k in registry.kernels.values() if k.family == name]
+        kernels = []
         if name in (AUTO, AUTO_FIXED):
             kernels = [
                 k for k in registry.kernels.values()

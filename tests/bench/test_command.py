@@ -358,7 +358,7 @@ def test_a_suite_begins_anew(cudareduce: Call, gpu: FakeGpu) -> None:
 
 def test_nothing_is_compared_with_a_time_that_cannot_be(cudareduce: Call, gpu: FakeGpu) -> None:
     code, run, _ = bench(
-        cudareduce, "--baseline-kernel", "reduce_v7_shuffle", "--peak-gb-s", "1.5"
+        cudareduce, "--baseline-kernel", "v7_shuffle", "--peak-gb-s", "1.5"
     )  # between the two
     six, seven = run["records"]
     assert (code, seven["verdict"], seven["time_us"]) == (3, "fail", None)

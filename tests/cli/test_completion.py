@@ -35,10 +35,18 @@ def test_kernels_suites_and_all(registry: Registry) -> None:
     assert offered("bench", "--baseline-kernel", "reduce_v0") == ["reduce_v0_baseline"]
 
 
-@pytest.mark.parametrize("command", ["list", "reproduce"])
-def test_suites(registry: Registry, command: str) -> None:
-    assert offered(command, "") == sorted(registry.suites)
-    assert offered(command, "nothing") == []
+def test_short_names_and_families() -> None:
+    assert offered("bench", "v7") == ["v7_shuffle"]
+    assert offered("show", "ring") == ["ring_tickets"]
+    assert offered("tune", "ladd") == ["ladder"]
+    assert offered("list", "atom") == ["atomic"]  # the family, not also the kernel
+    assert "v7_shuffle" not in offered("bench", "")
+
+
+def test_suites(registry: Registry) -> None:
+    assert offered("reproduce", "") == sorted(registry.suites)
+    assert offered("reproduce", "nothing") == []
+    assert {*registry.suites, "peers"} <= set(offered("list", ""))
 
 
 def test_files_and_folders_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

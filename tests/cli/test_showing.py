@@ -31,7 +31,8 @@ def test_a_kernel_tells_its_change_its_gain_and_what_was_wrong_in_print(cudaredu
     assert f"times as fast as {BEFORE}: sum of 33 554 432 (2^25) float32" in words
     assert "NVIDIA H200" in words
     assert "in print    fastcuda, V2 no bank conflict: As printed, the second pass is" in words
-    assert f"after       {BEFORE}\nbefore      reduce_v3_add_during_load" in words
+    assert f"\nprevious    {BEFORE}: " in words
+    assert "\nnext        reduce_v3_add_during_load: First add during load\n" in words
     assert max(map(len, words.splitlines()[:-1])) <= 100
     assert source == load_registry().kernels[KERNEL].text
 
@@ -147,17 +148,42 @@ def test_colours_are_for_a_terminal(cudareduce: Call, monkeypatch: pytest.Monkey
 
 def test_the_tree_has_each_kernel_once_below_the_one_before(cudareduce: Call) -> None:
     code, out, _ = cudareduce("list", "--tree")
-    lines = out.partition("\n\n")[0].splitlines()
+    head, *lines = out.partition("\n\n")[0].splitlines()
     depth = {line.lstrip("│├└─ ").split("  ")[0]: len(line) - len(line.lstrip("│├└─ "))
              for line in lines}  # fmt: skip
     kernels = load_registry().kernels
     assert code == 0
     assert len(lines) == len(kernels)
     for name, kernel in kernels.items():
-        assert depth[name] == (depth[kernel.after] + 4 if kernel.after else 0)
-    assert re.search(
-        rf"{KERNEL}  1\.\d+±\.\d+x H100  1\.\d+±\.\d+x H200  Sequential addressing", out
-    )
+        assert depth[name] == (depth[kernel.after] + 2 if kernel.after else 0)
+    assert head.split() == ["kernel", "H100", "H200", "what", "it", "is"]
+    assert re.search(rf"{KERNEL} +1\.\d+±\.\d+  1\.\d+±\.\d+  Sequential addressing", out)
+
+
+def test_a_narrow_tree_shows_all_gpus_with_short_names(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudareduce.cli.listing.PIPE", 80)
+    out = cudareduce("list", "--tree")[1]
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"└ v2_no_bank_conflict +1\.\d+±\.\d+  1\.\d+±\.\d+  Sequential addr", out)
+
+
+def test_techniques_are_columns_that_fit_80_characters(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("list", "--techniques")
+    lines = out.splitlines()
+    count = len(load_registry().kernels)
+    assert (code, lines[0]) == (0, f"Techniques of {count} kernels")
+    assert sum("reduce_" in line for line in lines) == count
+    assert max(map(len, lines)) <= 90
+
+
+@pytest.mark.parametrize("name", ["ladder", "reduce_v?_*", "v7"])
+def test_list_takes_families_globs_and_short_names(cudareduce: Call, name: str) -> None:
+    code, out, _ = cudareduce("list", name)
+    assert code == 0
+    assert "reduce_v7_shuffle" in out
+    assert "reduce_tiles" not in out
 
 
 def test_a_suites_tree_has_what_its_kernels_come_from(cudareduce: Call) -> None:
@@ -166,7 +192,10 @@ def test_a_suites_tree_has_what_its_kernels_come_from(cudareduce: Call) -> None:
     assert "reduce_tiles_ring" not in out
 
 
-@pytest.mark.parametrize("arguments", [("peers", "--tree"), ("--tree", "--format", "json")])
+@pytest.mark.parametrize("arguments", [
+    ("peers", "--tree"), ("--tree", "--format", "json"), ("--techniques", "--tree"),
+])  # fmt: skip
 def test_a_tree_is_of_kernels(cudareduce: Call, arguments: tuple[str, ...]) -> None:
     code, _, err = cudareduce("list", *arguments)
-    assert (code, err) == (2, "cudareduce: --tree cannot be combined with peers or --format json\n")
+    assert code == 2
+    assert "--tree cannot be combined with --techniques, peers or --format json\n" in err

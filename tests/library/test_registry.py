@@ -25,7 +25,7 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions
 from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Registry, kernels_folder, load_registry
+from cudareduce.library.registry import PREFIX, Registry, kernels_folder, load_registry
 from cudareduce.progress import phase
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.isolation import Isolation
@@ -286,3 +286,35 @@ def test_a_file_called_auto_goes_by_its_path(tmp_path: Path) -> None:
     for names in ([str(path), "auto"], ["auto", str(path)]):
         called = {choice.kernel.id for choice in load_registry().choose(names, auto=True)}
         assert called == {"auto", str(path)}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("v7_shuffle", ["reduce_v7_shuffle"]),
+        ("v7", ["reduce_v7_shuffle"]),
+        ("shuffle", ["reduce_shuffle"]),
+        ("completely", ["reduce_v5_completely_unroll"]),
+        ("dp4a_*", ["reduce_dp4a_one_word"]),
+        ("grid", ["reduce_shared_accumulate", "reduce_ordered_last_block", "reduce_grid_stride",
+                  "reduce_last_block"]),
+    ],
+)  # fmt: skip
+def test_a_short_name_or_a_family_names_kernels(
+    registry: Registry, name: str, kernels: list[str]
+) -> None:
+    assert [choice.kernel.id for choice in registry.choose([name])] == kernels
+
+
+@pytest.mark.parametrize("name", ["ring", "atomic", "v", "reduce"])
+def test_a_name_of_several_kernels_or_of_none_is_an_error(registry: Registry, name: str) -> None:
+    with pytest.raises(UsageError, match=r"name one of|name some of|no kernel or suite"):
+        registry.choose([name])
+
+
+def test_each_kernel_but_one_has_its_short_name(registry: Registry) -> None:
+    families = {kernel.family for kernel in registry.kernels.values()}
+    for kernel in registry.kernels:
+        short = kernel.removeprefix(PREFIX)
+        if short not in families:
+            assert [choice.kernel.id for choice in registry.choose([short])] == [kernel]

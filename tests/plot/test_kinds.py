@@ -210,8 +210,9 @@ def test_of_many_bars_the_fastest_are_kept() -> None:
     assert "the 119 slowest are left out" in bars.notes
 
 
-def test_names_choose() -> None:
-    rates = figures([load(PEERS)], None, only=("cub:*", "reduce_v7_shuffle"))[0]
+@pytest.mark.parametrize("name", ["reduce_v7_shuffle", "v7_shuffle", "v7"])
+def test_names_choose(name: str) -> None:
+    rates = figures([load(PEERS)], None, only=("cub:*", name))[0]
     assert isinstance(rates, Lines)
     assert {c.name for c in rates.series} == {
         "ceiling: read only", "cub:run_to_run", "cub:not_guaranteed", "cub:gpu_to_gpu",
