@@ -5,19 +5,30 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
 from html import escape
 from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import lines_shown, shown
+from cudareduce.reduction.sizes import parse_size
+from cudareduce.report.numbers import plain_text
 from cudareduce.report.section import Section, alignment
 from cudareduce.report.sections import by_size, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
 
 _OPEN = re.compile(
-    r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?\s*-->"
+    r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?"
+    r"(?:,\s*rows\s+(?P<rows>[^,]+?))?(?:,\s*at\s+(?P<at>[^,\s]+))?\s*-->"
+)
+#: A number within a line: a field of one record, or a field of one over that of another.
+_VALUE = re.compile(
+    r"(?<!`)(?P<open><!--\s*cudareduce:\s*(?P<file>[^,]+?),\s*value\s+(?P<field>\w+)\s+of\s+"
+    r"(?P<kernel>\S+)(?:\s+over\s+(?P<over>\S+))?(?:\s+at\s+(?P<at>\S+))?\s*-->)"
+    r".*?(?P<close><!--\s*/cudareduce\s*-->)"
 )
 _CLOSE = re.compile(r"<!--\s*/cudareduce\s*-->")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,})[^`]*")
@@ -34,13 +45,33 @@ _BACKTICKS = re.compile(r"`+")
 @dataclass(frozen=True, slots=True)
 class _Block:
     """A table in a Markdown file: the lines of its two markers, counted from 0, its result file,
-    and whether it shows tables by size, all of them or the `table` of that name."""
+    whether it shows tables by size, all of them or the `table` of that name, and which records:
+    those of kernels that match one of the patterns `rows`, and of the size `at`."""
 
     first: int
     last: int
     file: str
     by_size: bool
     table: str | None
+    rows: str | None
+    at: str | None
+
+    def select(self, run: Run) -> Run:
+        """The run with the requested records only."""
+        if not self.rows and not self.at:
+            return run
+        patterns = (self.rows or "*").split()
+        size = parse_size(self.at) if self.at else None
+        kept = [
+            record for record in run.records
+            if any(fnmatchcase(record.kernel, pattern) for pattern in patterns)
+            and size in (None, record.n)
+        ]  # fmt: skip
+        if not kept:
+            raise UsageError(
+                f"{self.file} has no records of {self.rows} at {self.at or 'any size'}"
+            )
+        return replace(run, records=tuple(kept))
 
 
 #: Makes the sections of a run.
@@ -111,14 +142,23 @@ def code(text: str) -> str:
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
-    """The text of a Markdown file, and the same with its tables made from their results. Raises
-    UsageError for files that cannot be read, and for missing markers."""
+    """The text of a Markdown file, and the same with its tables and numbers made from their
+    results. Raises UsageError for files that cannot be read, and for missing markers."""
     old = _read(path)
     lines = list(io.StringIO(old, newline=""))  # with their line ends
+    load_once = cache(load)
     new, done = [], 0
+    numbers = 0
+    for k, text in _outside_code(lines):
+        if _VALUE.search(text):
+            try:
+                lines[k] = _VALUE.sub(lambda found: _value(path, found, load_once), lines[k])
+            except UsageError as error:
+                raise UsageError(f"{path}:{k + 1}: {error}") from None
+            numbers += 1
     for block in _blocks(path, lines):
         try:
-            run = load(path.parent / block.file)
+            run = block.select(load_once(path.parent / block.file))
             table = to_markdown(by_size(run, block.table) if block.by_size else tables(run))
         except UsageError as error:
             raise UsageError(f"{path}:{block.first + 1}: {error}") from None
@@ -126,12 +166,36 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
         end = head[len(head.rstrip("\r\n")) :]
         new += [*lines[done : block.first + 1], f"\n{table}\n".replace("\n", end)]
         done = block.last
-    if not done:
+    if not done and not numbers:
         raise UsageError(
             f"{path} has no place for a table: add <!-- cudareduce: results/GPU/RUN.json --> and "
             "<!-- /cudareduce -->, each on a line of its own"
         )
     return old, "".join([*new, *lines[done:]])
+
+
+def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str:
+    """The markers of a number with the number, with three significant digits."""
+    run = load(path.parent / found["file"])
+
+    def field_of(kernel: str) -> float:
+        size = parse_size(found["at"]) if found["at"] else None
+        values = {
+            value for record in run.records
+            if record.kernel == kernel and size in (None, record.n)
+            and isinstance(value := getattr(record, found["field"], None), int | float)
+        }  # fmt: skip
+        if len(values) != 1:
+            raise UsageError(
+                f"{found['file']} has {len(values)} values {found['field']} of {kernel}: name a "
+                "kernel, a field and, with `at`, a size that it has once"
+            )
+        return float(values.pop())
+
+    value = field_of(found["kernel"])
+    if found["over"]:
+        value /= field_of(found["over"])
+    return f"{found['open']}{plain_text(value)}{found['close']}"
 
 
 def _read(path: Path) -> str:
@@ -148,17 +212,21 @@ def _read(path: Path) -> str:
 
 def _blocks(path: Path, lines: Sequence[str]) -> Iterator[_Block]:
     """The tables, whose markers have lines to themselves."""
-    opened: tuple[int, str, bool, str | None] | None = None
+    opened: tuple[int, re.Match[str]] | None = None
     for k, text in _outside_code(lines):
+        if _VALUE.search(text):
+            continue
         begins, ends = _OPEN.fullmatch(text), _CLOSE.fullmatch(text)
         if begins and opened:
             raise _unpaired(path, opened[0], f"another one opens in line {k + 1}")
         if ends and not opened:
             raise UsageError(f"{path}:{k + 1}: this marker closes no table: remove it")
         if begins:
-            opened = k, begins["file"], bool(begins["by_size"]), begins["table"]
+            opened = k, begins
         elif ends and opened:
-            yield _Block(opened[0], k, *opened[1:])
+            at, found = opened
+            whole = bool(found["by_size"])
+            yield _Block(at, k, found["file"], whole, found["table"], found["rows"], found["at"])
             opened = None
     if opened:
         raise _unpaired(path, opened[0], "the file ends")

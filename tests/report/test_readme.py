@@ -119,3 +119,40 @@ def test_a_run_that_makes_no_table(
     code, _, err = cudareduce("report", page)
     assert (code, message in err) == (2, True), err
     assert f"{page}:1: " in err
+
+
+def test_a_table_shows_the_requested_rows_of_one_size(cudareduce: Call, page: Path) -> None:
+    marker = OPEN.replace(" -->", ", rows reduce_v0* reduce_v7*, at 2^25 -->")
+    page.write_text(f"{marker}\n{CLOSE}\n")
+    assert cudareduce("report", page)[0] == 0
+    rows = [line.split()[1] for line in page.read_text().splitlines() if "| reduce_" in line]
+    assert rows == ["reduce_v0_baseline", "reduce_v7_shuffle"]
+
+
+def test_a_number_in_a_sentence_comes_from_the_results(cudareduce: Call, page: Path) -> None:
+    file = f"<!-- cudareduce: {RUN}"
+    page.write_text(
+        f"V0 takes {file}, value time_us of reduce_v0_baseline -->?{CLOSE} us, "
+        f"{file}, value time_us of reduce_v0_baseline over reduce_v7_shuffle at 2^25 -->?{CLOSE}"
+        " times as long as V7.\n"
+    )
+    assert cudareduce("report", page)[0] == 0
+    text = page.read_text()
+    assert f"-->334{CLOSE} us" in text and f"-->8.11{CLOSE} times" in text
+    assert cudareduce("report", page, "--check")[0] == 0
+    page.write_text(text.replace("334", "333"))
+    assert cudareduce("report", page, "--check")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [(", value time_us of reduce_v9", "has 0 values time_us of reduce_v9"),
+     (", value colour of reduce_v7_shuffle", "has 0 values colour"),
+     (", rows reduce_v9*", "has no records of reduce_v9*")],
+)  # fmt: skip
+def test_what_the_results_lack_is_an_error(
+    cudareduce: Call, page: Path, clause: str, message: str
+) -> None:
+    page.write_text(f"{OPEN.replace(' -->', clause + ' -->')}" + "\n" * ("rows" in clause) + CLOSE)
+    code, _, err = cudareduce("report", page)
+    assert code == 2 and f"{page}:1: " in err and message in err
