@@ -41,7 +41,7 @@ from cudareduce.escapes import lines_shown
 cudareduce verify fastcuda --op all
 cudareduce check --baseline results/nvidia-h200/baseline.json --threshold 3%""",
 )
-@click.version_option(__version__, prog_name="cudareduce")
+@click.version_option(__version__, "-V", "--version", prog_name="cudareduce")
 def cli() -> None:
     """Benchmark CUDA parallel reductions, and check that their results are right.
 

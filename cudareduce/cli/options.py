@@ -29,7 +29,7 @@ from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.libraries.names import NAMES as PEERS
 from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
 from cudareduce.plot.figure import KINDS
-from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.reduction.dtypes import ALIASES, DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.patterns import USER_PATTERNS
 from cudareduce.reduction.sizes import LARGEST
@@ -75,10 +75,11 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
                      default=1),
         "op": _opt("--op", Words("OPS", OPERATORS),
                    f"Operators, comma-separated, or all: {', '.join(OPERATORS)}.", default=None),
-        "dtype": _opt("--dtype", Words("DTYPES", DTYPES),
-                      f"Element types, comma-separated, or all: {', '.join(DTYPES)}.",
+        "dtype": _opt("--dtype", Words("DTYPES", DTYPES, ALIASES),
+                      f"Element types, comma-separated, or all: {', '.join(DTYPES)}; "
+                      "or as f32, half, int.",
                       default=None),
-        "acc": _opt("--acc", Word(DTYPES), "Accumulator type, wider than --dtype.",
+        "acc": _opt("--acc", Word(DTYPES, ALIASES), "Accumulator type, wider than --dtype.",
                     metavar="DTYPE"),
         "map": _opt("--map", str, "Transform of each element, C++ in a (in a and b for two "
                     "inputs), such as 'a * b'; for sum, mean, min and max.  [default: none]",
@@ -293,7 +294,8 @@ def styles(*formats: str, note: str = "") -> dict[str, Any]:
 
 def one_word(words: Sequence[str], metavar: str, text: str, default: str | None) -> dict[str, Any]:
     """The settings of an option with one word instead of a list."""
-    return {"type": Word(words), "help": text, "metavar": metavar, "default": default}
+    kind = Word(words, ALIASES if metavar == "DTYPE" else {})
+    return {"type": kind, "help": text, "metavar": metavar, "default": default}
 
 
 def with_options(names: str, **changes: str | dict[str, Any]) -> Callable[[Command], Command]:

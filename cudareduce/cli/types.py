@@ -7,7 +7,7 @@ import os
 import reprlib
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -173,30 +173,34 @@ class Architectures(Parsed[tuple[int, ...]]):
 
 
 class Word(Parsed[str]):
-    """One of several words."""
+    """One of several words, or an alias of one."""
 
     name = "WORD"
 
-    def __init__(self, known: Iterable[str]) -> None:
-        self.known = tuple(known)
+    def __init__(self, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
+        self.known, self._aliases = tuple(known), aliases
 
     def parse(self, text: str) -> str:
-        if text not in self.known:
+        word = self._aliases.get(text, text)
+        if word not in self.known:
             raise UsageError(f"{reprlib.repr(text)} is not one of: {', '.join(self.known)}")
-        return text
+        return word
 
     def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
         return self.known
 
 
 class Words(Parsed[tuple[str, ...]]):
-    """A comma-separated list of words, or `all`."""
+    """A comma-separated list of words or of their aliases, or `all`."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name, self.known = name, tuple(known)
+    def __init__(
+        self, name: str, known: Iterable[str], aliases: Mapping[str, str] = {}
+    ) -> None:  # fmt: skip
+        self.name, self.known, self._aliases = name, tuple(known), aliases
 
     def parse(self, text: str) -> tuple[str, ...]:
-        words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+        typed = (word.strip() for word in text.split(","))
+        words = tuple(dict.fromkeys(self._aliases.get(word, word) for word in typed))
         for word in words:
             if word not in (*self.known, "all"):
                 known = ", ".join(self.known)

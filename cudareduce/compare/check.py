@@ -58,6 +58,7 @@ from cudareduce.library.registry import Registry, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
+from cudareduce.report.numbers import change_text
 from cudareduce.report.publish import publish
 from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
@@ -219,7 +220,7 @@ def _uncertain(row: Row, reason: str) -> Row:
 
 
 def _at_first(row: Row) -> str:
-    return f"{100 * (row.change.ratio - 1):+.1f} % at first" if row.change else ""
+    return f"{change_text(row.change.ratio)} at first" if row.change else ""
 
 
 def _again_text(rows: Sequence[Row], times: int) -> str:

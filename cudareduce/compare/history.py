@@ -21,7 +21,7 @@ from cudareduce.library.registry import full_name
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, publish_findings
-from cudareduce.report.numbers import plain_text, short_size
+from cudareduce.report.numbers import change_text, plain_text, short_size
 from cudareduce.report.publish import Outputs
 from cudareduce.report.section import Section
 from cudareduce.report.sections import listed
@@ -90,13 +90,13 @@ def _curve_section(series: Series, device: str) -> Section:
         cubins = {point.record.cubin_sha for point in series.points[before.first : after.end]}
         rows.append((
             f"{entry.created:%Y-%m-%d}", entry.revision, plain_text(before.us, 4),
-            plain_text(after.us, 4), f"{100 * (after.us / before.us - 1):+.1f}%",
+            plain_text(after.us, 4), change_text(after.us / before.us),
             "unknown" if None in cubins else "same" if len(cubins) == 1 else "other",
         ))  # fmt: skip
     notes = [] if rows else ["no change point: no two successive runs differ from the others"]
     if len(rows) > 1:
         now, best = (plain_text(level.us, 4) for level in (series.last, series.best))
-        notes.append(f"now {now}, {100 * (series.change - 1):+.1f} % against the best, {best}")
+        notes.append(f"now {now}, {change_text(series.change)} against the best, {best}")
     if series.cards > 1:
         notes.append(
             f"{series.cards} cards: times scaled to the last by the ceilings of a read-only kernel"
@@ -272,7 +272,7 @@ def _judged_sections(
         rows = tuple(
             (each.verdict, each.record.kernel, in_short(shape_text(each.record)),
              plain_text(each.series.best.us, 4), plain_text(each.series.last.us, 4),
-             f"{each.change_pct:+.1f}%", str(len(each.series.levels) - 1))
+             change_text(each.series.change), str(len(each.series.levels) - 1))
             for each in group
         )  # fmt: skip
         size = "n x rows" if any(each.record.rows != 1 for each in group) else "n"
@@ -310,7 +310,7 @@ def _notes(judged: Sequence[Judged], shown: Sequence[Judged], folder: Path) -> l
 def _finding(judged: Judged) -> Finding:
     """A series as a finding for a CI service."""
     series = judged.series
-    text = f"{judged.change_pct:+.1f}% against the best"
+    text = f"{change_text(series.change)} against the best"
     text += f", in {counted(len(series.levels) - 1, 'step')}"
     if judged.verdict != "SAME":
         entry = series.points[series.last.first].entry

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import expm1, log
+from math import exp, expm1, log
 from statistics import median
 from typing import Any
 
@@ -356,8 +356,8 @@ def _noise_text(rows: Sequence[Row], rules: Rules) -> str:
     text = f"{counted(len(same), 'kernel is', 'kernels are')} unchanged"
     moves = [log(row.change.ratio) for row in same if row.change]
     if rules.other_model and moves:
-        middle = 100 * expm1(-median(moves))
-        return f"{text} and not judged: their share of the ceiling differs by {middle:+.1f} %."
+        change = change_text(exp(-median(moves)))
+        return f"{text} and not judged: their share of the ceiling differs by {change}."
     if not moves:
         return f"{text}." if same else ""
     moves = list(map(abs, moves))

@@ -129,7 +129,8 @@ def _lines(figure: Lines, width: int, height: int, *, colour: bool) -> Iterator[
     edge = left + (right - left) / max(0.3, 1 - (names + 5) / (width - 10))
     panel.ruler("x").lim(left, edge)
     panel.ruler("y").lim(bottom, top)
-    _draw_limits(panel, figure, (left, right), (bottom, top))
+    characters = round((width - 10) * (right - left) / (edge - left))
+    _draw_limits(panel, figure, (left, right), (bottom, top), characters)
     _draw_series(panel, figure, right + (edge - right) * 0.06, width // 3,
                  (bottom, top), (top - bottom) / (height - 5))  # fmt: skip
     _draw_ticks(panel, figure, bottom, top)
@@ -145,9 +146,9 @@ def _position(axis: Axis, value: float) -> float:
 
 
 def _draw_limits(
-    panel: Any, figure: Lines, across: tuple[float, float], up: tuple[float, float]
+    panel: Any, figure: Lines, across: tuple[float, float], up: tuple[float, float], characters: int
 ) -> None:
-    """Reference lines with their labels."""
+    """Reference lines with their labels; the curves are this many characters wide."""
     import plotext
 
     quiet = plotext.pixel(foreground=_QUIET)
@@ -157,8 +158,29 @@ def _draw_limits(
         xs, ys = (across, (at, at)) if flat else ((at, at), up)
         marker = plotext.marker("─" if flat else "│", quiet)
         panel.draw(panel.signal(list(xs), list(ys), marker=marker).lines(True))
-        place = (across[0], at) if flat else (at + (across[1] - across[0]) / 50, up[0])
+        place = (at + (across[1] - across[0]) / 50, up[0])
+        if flat:
+            place = (_free_stretch(figure, at, across, len(line.label) / characters), at)
         panel.draw(panel.text(*place, plotext.colorize(f"{line.label} ", _QUIET)))
+
+
+def _free_stretch(figure: Lines, y: float, across: tuple[float, float], share: float) -> float:
+    """The left end of the stretch of a horizontal line, as long as this share of the chart, that is
+    farthest from all curves."""
+    left, right = across
+    length = share * (right - left)
+    points = [
+        (_position(figure.x, p.x), _position(figure.y, p.y))
+        for series in figure.highlighted for p in series.points
+    ]  # fmt: skip
+    slack = (right - left) / 12
+
+    def distance(start: float) -> float:
+        near = [abs(at - y) for x, at in points if start - slack <= x <= start + length + slack]
+        return min(near, default=0.0)
+
+    starts = [left + k * (right - left - length) / 8 for k in range(9)]
+    return max(starts, key=lambda start: (distance(start), -start))
 
 
 def _draw_series(

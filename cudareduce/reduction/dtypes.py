@@ -48,6 +48,16 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+#: Other names of the types, as C++, PyTorch and Triton call them.
+ALIASES = {
+    "float": "float32", "fp32": "float32", "f32": "float32",
+    "double": "float64", "fp64": "float64", "f64": "float64",
+    "half": "float16", "fp16": "float16", "f16": "float16",
+    "bf16": "bfloat16", "char": "int8", "i8": "int8", "u8": "uint8",
+    "int": "int32", "i32": "int32", "uint": "uint32", "unsigned": "uint32", "u32": "uint32",
+    "long": "int64", "i64": "int64", "u64": "uint64",
+}  # fmt: skip
+
 #: Narrow types accumulate in 32 bits: float16 has 11 bits of significand, int8 overflows at 128.
 _WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "uint32"}
 

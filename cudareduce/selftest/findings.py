@@ -17,6 +17,7 @@ from cudareduce.reduction.inputs import make
 from cudareduce.report.numbers import (
     DASH,
     HALF_TICK_US,
+    change_text,
     measured_text,
     plain_text,
     short_size,
@@ -458,7 +459,7 @@ def _peers(findings: Findings) -> Section:
     rows = tuple(
         (
             peer.kernel, short_size(peer.n), _text(peer.read), _text(peer.write),
-            _text(peer.nvbench), plain_text(peer.nvbench_us), f"{100 * peer.difference:+.1f}%",
+            _text(peer.nvbench), plain_text(peer.nvbench_us), change_text(1 + peer.difference),
         )
         for peer in findings.peers
     )  # fmt: skip

@@ -11,6 +11,8 @@ import pytest
 
 import cudareduce.__main__ as program
 from cudareduce.cli.main import cli
+from cudareduce.cli.types import Word, Words
+from cudareduce.reduction.dtypes import ALIASES, DTYPES
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -25,6 +27,30 @@ COUNTS = {
     "--rounds": "10000", "--rows": "281474976710656", "--block": "1024", "--items": "65536",
     "--grid": "2147483647", "--shared": "1048576", "--device": "1023", "--seed": "4294967295",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_common_name_of_a_type_is_the_type(alias: str) -> None:
+    assert Words("DTYPES", DTYPES, ALIASES).parse(f"{alias},int8") == tuple(
+        dict.fromkeys((ALIASES[alias], "int8"))
+    )
+    assert Word(DTYPES, ALIASES).parse(alias) in DTYPES
+
+
+def test_dtype_takes_common_names(cudareduce: Call) -> None:
+    code, out, _ = cudareduce(
+        "verify",
+        "reduce_v7_shuffle",
+        "--backend",
+        "cpu",
+        "--n",
+        9,
+        "--dtype",
+        "half,f32",
+        "--quiet",
+    )
+    assert code == 0
+    assert [word for word in out.split() if "float" in word] == ["float16", "float32"]
 
 
 def refused(answer: tuple[int, str, str]) -> str:

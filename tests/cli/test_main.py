@@ -432,9 +432,10 @@ def test_debug_shows_the_traceback(cudareduce: Call) -> None:
     assert "Traceback" in err
 
 
-def test_python_m_is_the_same_program() -> None:
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_python_m_is_the_same_program(option: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cudareduce", "--version"], capture_output=True, text=True
+        [sys.executable, "-m", "cudareduce", option], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, f"cudareduce, version {__version__}\n")
 

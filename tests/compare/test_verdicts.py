@@ -957,7 +957,7 @@ def test_identical_code_on_another_model_is_not_judged(cudareduce: Call) -> None
     code, out, _ = cudareduce("compare", *runs, "--cross-device", "--allow-gone")
     assert code == 0
     assert "47 compared: 20 GONE, 27 not judged" in out
-    assert "their share of the ceiling differs by -26.5 %" in out
+    assert "their share of the ceiling differs by -26.5%" in out
     assert "SAME" not in out and "MACHINE" not in out
 
 

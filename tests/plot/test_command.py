@@ -71,7 +71,7 @@ def test_every_kind_becomes_a_png_and_an_svg(
         ((SWEEP,), ["bandwidth (GB/s)", "theory 4814 GB/s", "n (elements)", "2^10", "v7_shuffle"]),
         (
             (PEERS, "--kind", "speedup"),
-            ["speed-up (times as fast)", "auto:fixed", "the fastest library: "],
+            ["speed-up (times as fast)", "auto:fixed", "the fastest library: ", "─equally fast ─"],
         ),
         ((BENCH,), ["█", "3340±10 GB/s, 81.6 %", "│: ceiling 4088 GB/s; full width: "]),
         ((TYPES,), ["float16 in float32", "2^28", "cub:no…nteed"]),

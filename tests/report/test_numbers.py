@@ -73,6 +73,11 @@ def test_changes(ratio: float, low: float, high: float, text: str) -> None:
     assert change_text(ratio, low, high) == text
 
 
+@pytest.mark.parametrize("ratio", [0.99996, 1.0, 1.00004])
+def test_a_change_that_rounds_to_zero_has_no_sign(ratio: float) -> None:
+    assert change_text(ratio) == "0.0%"
+
+
 @pytest.mark.parametrize(
     ("value", "low", "high", "text"),
     [
