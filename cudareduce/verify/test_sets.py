@@ -353,11 +353,11 @@ def _rows(case: Case) -> tuple[Shape, ...]:
     if case.kernel.scope == "rows":
         tile, wide = tile_of(case), case.kernel.vector > 1
         load = case.kernel.vector_of(case.reduction.dtype.size)
-        few_loads = (
-            ((load << k), 300) for k in range(6 * wide)
-        )  # split between the lanes of a warp
         rows_of_block = {"warp_per_row": warps, "thread_per_row": case.block}
         several = 2 * rows_of_block.get(case.kernel.grid, 4) + 1
+        # Short rows may be split between the lanes of a warp, so that a block takes many.
+        has_one_row = case.kernel.grid in ("block_per_row", "fill_by_row")
+        few_loads = ((load << k, several if has_one_row else 300) for k in range(6 * wide))
         usual = (2 * tile + 1, 3), (31, several), (31, several - 1), (257, 3), (tile, 2)
         return _allowed_rows(case, (*usual, *few_loads))
     return ()

@@ -38,6 +38,8 @@ _GUARD_PATTERNS = ("random", "rising", "cancel")
 _POISONS = (0xFF, 0x01, 0x7F, 0xFE)
 #: Most elements of an input that is replaced in place: any size exposes a kernel that caches it.
 _REPLACED_INPUT_MOST = 4097
+#: Up to this size every input is tried under every schedule of the emulator; above it, one input.
+_EVERY_SCHEDULE_UP_TO = 2**17
 #: Added to the seed of misaligned inputs: an operator may have one pattern only.
 _SEED_STEP = 2**31
 
@@ -154,12 +156,15 @@ def _run_all_schedules(
     verdicts: list[Verdict | None] = [RIGHT] * len(given)
     answers: list[list[bytes]] = [[] for _ in given]
     repeats = REPEATS if any(one.compares_bits for one in given) else 2
+    # The schedules other than the first take one input if it is large.
+    decisive = next((k for k, one in enumerate(given) if one.compares_bits), 0)
     for turn, way in enumerate(backend.schedules(repeats, quick=quick)):
         for k, (bound, one) in enumerate(zip(bounds, given, strict=True)):
             old = verdicts[k]
             if old is None or (not way and turn > 1 and not one.compares_bits):
                 continue
-            if way and turn and not needs_schedules(one.input.pattern):
+            is_large = one.input.elements > _EVERY_SCHEDULE_UP_TO and k != decisive
+            if way and turn and (is_large or not needs_schedules(one.input.pattern)):
                 continue
             bound.poison(_POISONS[(turn + k) % len(_POISONS)])
             before_launch()

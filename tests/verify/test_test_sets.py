@@ -6,22 +6,25 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 from cudareduce.backends import BackendSpec
 from cudareduce.bench.jobs import Jobs
-from cudareduce.errors import UsageError
-from cudareduce.launch.case import Case, Prepared, planned
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError, UsageError
+from cudareduce.launch.case import Case, Prepared, build, planned
 from cudareduce.library.kernel import load_kernel
 from cudareduce.library.registry import kernel_files
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.verify.jobs import Job, combined, final_verdict, limited
-from cudareduce.verify.patterns import inputs_for
+from cudareduce.verify.jobs import Job, combined, final_verdict, limited, verify_job
+from cudareduce.verify.patterns import Inputs, inputs_for
 from cudareduce.verify.test_sets import edges, literals, race_test_sets
 from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.verify.verification import verify
 from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
 from tests.verify.test_result_monitor import COOPERATIVE
@@ -287,8 +290,8 @@ def _job(name: str = "reduce_v7_shuffle", **other: Any) -> Job:
     case = _case(name)
     plans, refusals = planned(case, ((1000, 1), (4097, 1)), DEFAULT_LIMITS)
     prepared = Prepared(case, plans, refusals, {})
-    own = {"spec": BackendSpec("cpu"), "limit_s": 0, **other}
-    return Job(prepared=prepared, shapes=tuple(plans), **own)
+    own = {"spec": BackendSpec("cpu"), "limit_s": 0, "prepared": prepared, **other}
+    return Job(shapes=tuple(own["prepared"].plans), **own)
 
 
 def test_sizes_shrink_and_grow_again_if_a_kernel_keeps_state() -> None:
@@ -404,3 +407,44 @@ def test_who_consumes_its_input_is_told_so(cudareduce: Call, tmp_path: Path) -> 
     code, out, _ = cudareduce("verify", path, "--n", 255, "--backend", "cpu")
     assert code == 0
     assert "overwrites its input, which is restored before each launch" in out
+
+
+@pytest.mark.parametrize("path", kernel_files(ROOT / "kernels"), ids=lambda p: p.stem)
+def test_the_race_detecting_build_runs_few_threads(path: Path) -> None:
+    plans = [
+        plan for tests in race_test_sets(_case(path.stem))
+        for plan in planned(tests.case, tests.shapes, tests.limits)[0].values()
+    ]  # fmt: skip
+    assert sum(step.grid * plan.block for plan in plans for step in plan.passes) < 2**18
+
+
+def _cpu_seconds(backend: CpuBackend, job: Job) -> float:
+    build(backend, {job.prepared.case: list(job.prepared.plans.values())})
+    began = process_time()
+    assert verify_job(job, backend, Inputs()).outcome == "pass"
+    return process_time() - began
+
+
+@pytest.mark.long
+def test_the_test_sets_of_short_rows_cost_less_than_fifty_large_launches(
+    cpu: CpuBackend, watched: CpuBackend
+) -> None:
+    one_launch = _case("reduce_v0_baseline")
+    plans, refusals = planned(one_launch, ((2**18, 1),), DEFAULT_LIMITS)
+    job = _job(prepared=Prepared(one_launch, plans, refusals, {}), level="least")
+    unit = _cpu_seconds(cpu, job)
+    tests = next(race_test_sets(_case("reduce_rows_split")))
+    plans, refusals = planned(tests.case, tests.shapes, tests.limits)
+    job = _job(prepared=Prepared(tests.case, plans, refusals, {}), level=tests.level)
+    assert _cpu_seconds(watched, job) < 50 * unit
+
+
+def test_one_large_input_is_verified_under_every_schedule(cpu: CpuBackend) -> None:
+    case, shape = _case("reduce_v7_shuffle"), (2**17 + 1, 1)
+    plans, refusals = planned(case, (shape,), DEFAULT_LIMITS)
+    programs = build(cpu, {case: list(plans.values())})[case]
+    assert not isinstance(programs, BuildError)
+    verdict = verify(cpu, [Prepared(case, plans, refusals, programs)], shape)[case]
+    assert (len(verdict.effort.schedules), verdict.launches) == (3, 3)
+    assert verdict.effort.patterns == {"exact", "random", "positive"}
+    assert verdict.effort.launches == (3 + 1 + 1) * len(plans[shape].passes)
