@@ -63,6 +63,18 @@ class TooManyBlocks(CudareduceError):
     exit_code = 6
 
 
+#: What each exit code of the command means.
+EXIT_CODES = {
+    0: "success",
+    1: "a kernel is SLOWER, WORSE, BROKEN or GONE",
+    2: "invalid option, unknown name, or a file that cannot be read, parsed or compiled",
+    3: "a result is WRONG",
+    4: "nothing was decided: MACHINE, out of time, or UNCERTAIN with `--strict`",
+    5: "the baseline is missing, or was measured on another machine",
+    6: "no usable GPU, driver, library or compiler",
+    70: "internal error",
+    130: "interrupted by Ctrl-C",
+}
 #: Where several outcomes apply in one run, the first of these wins.
 EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
 

@@ -229,13 +229,6 @@ def test_compiled(runner: Runner, title: str, job: str) -> None:
     assert list(runner.checkout.glob("*.xml"))
 
 
-def test_the_page_explains_every_verdict() -> None:
-    from cudareduce.compare.verdicts import VERDICTS
-
-    for verdict in VERDICTS:
-        assert f"\n| {verdict} | " in VERDICTS_PAGE
-
-
 def test_options_of_the_pages_exist() -> None:
     from cudareduce.cli.check import history
     from cudareduce.cli.main import cli

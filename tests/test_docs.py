@@ -5,19 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from configparser import ConfigParser
+from dataclasses import fields
 from html import unescape
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
+import click
 import pytest
 
 from cudareduce.cli.info import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.cli.options import MORE_COLUMNS
-from cudareduce.errors import EXIT_CODE_ORDER, UsageError
+from cudareduce.errors import EXIT_CODE_ORDER, EXIT_CODES, UsageError
+from cudareduce.machine.device import DeviceInfo
 from cudareduce.report.columns import COLUMNS
 from cudareduce.report.markdown import update_readme
 from cudareduce.report.sections import sections
+from cudareduce.results.record import Record
+from cudareduce.results.schema import DEVICE_FIELDS, FIELDS
 from cudareduce.results.store import load
+from tests.cli.test_help import COMMANDS
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -48,6 +56,35 @@ def test_a_table_that_is_out_of_date_is_found(cudareduce: Call, tmp_path: Path) 
     assert "| peer:torch " in path.read_text()
 
 
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = spec_from_file_location("reference", ROOT / ".ci" / "reference.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_reference_pages_are_those_of_the_code(reference: ModuleType) -> None:
+    """`python .ci/reference.py` writes them."""
+    stored = {path.name: path.read_text() for path in (ROOT / "docs" / "reference").iterdir()}
+    assert stored == reference.pages(), "run python .ci/reference.py"
+
+
+def test_the_reference_has_every_option_key_and_field(reference: ModuleType) -> None:
+    page = reference.commands()
+    for name, command in COMMANDS.items():
+        section = page.split(f"## cudareduce {name}\n")[1].split("\n## ")[0]
+        for option in command.params:
+            for flag in option.opts if isinstance(option, click.Option) else ():
+                assert re.search(rf"^\| `.*{re.escape(flag)}\b", section, re.MULTILINE), flag
+        assert (command.epilog or "").strip() in section
+    names = [name for group in FIELDS.values() for name in group]
+    assert sorted(names) == sorted(field.name for field in fields(Record))
+    assert list(DEVICE_FIELDS) == [field.name for field in fields(DeviceInfo)]
+    assert set(EXIT_CODES) == {0, *EXIT_CODE_ORDER, 130, 70}
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.encode()) <= 12_000
     assert README.count("\n") <= 200
@@ -76,7 +113,7 @@ def test_every_column_is_in_the_page_on_tables() -> None:
 
 def test_every_exit_code_is_in_the_readme() -> None:
     codes = README.split("Exit codes:")[1].split("\n\n")[0]
-    assert {int(code) for code in re.findall(r"\b(\d+) ", codes)} == {0, *EXIT_CODE_ORDER, 130, 70}
+    assert {int(code) for code in re.findall(r"\b(\d+) ", codes)} == set(EXIT_CODES)
 
 
 def test_there_is_one_command_to_run_and_one_to_test_and_ci_uses_it() -> None:

@@ -1,6 +1,6 @@
 """Build the site of the documents: python .ci/site [FOLDER], by default build/site.
 
-Pages, those of the commands and the notebook among them, are written to FOLDER/pages and built into
+Pages, the notebook among them, are written to FOLDER/pages and built into
 FOLDER/html; pip install -e '.[docs]' brings what that takes. --pages writes the pages alone. It
 ends with 1 on any warning, and on a link or an anchor that leads nowhere.
 """
@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from commands import pages as command_pages
 from gathered import gathered
 from links import dead_links
 
@@ -40,17 +39,13 @@ def write_pages(folder: Path) -> None:
     shutil.rmtree(folder / "pages", ignore_errors=True)
     shutil.rmtree(folder / "html", ignore_errors=True)
     here = Path(__file__).parent
-    commands = command_pages()
-    files = gathered(ROOT) | {name: text.encode() for name, text in commands.items()}
+    files = gathered(ROOT)
     files["tables.css"] = (here / "tables.css").read_bytes()
     for name, content in files.items():
         path = folder / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    listed = ", ".join(f'"{name}"' for name in commands)
-    settings = (here / "zensical.toml").read_text()
-    told = settings.replace('"Commands" = []', f'"Commands" = [{listed}]')
-    (folder / "zensical.toml").write_text(told)
+    shutil.copy(here / "zensical.toml", folder)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from notebook import page as notebook_page
 
 #: Where reading begins; everything else is found from here.
-_FIRST = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "kernels/README.md", "docs/*.md",
+_FIRST = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "kernels/README.md", "docs/**/*.md",
           "docs/*.ipynb")  # fmt: skip
 _AS_THEY_ARE = (".svg", ".png", ".json")
 _LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".py": "python", ".toml": "toml"}

@@ -49,8 +49,8 @@ class Commands(click.Group):
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(*arguments, **settings)
-        self._titles = titles or {}
-        for command in (command for group in self._titles.values() for command in group):
+        self.titles = titles or {}
+        for command in (command for group in self.titles.values() for command in group):
             self.add_command(command)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,7 +58,7 @@ class Commands(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))
-        titles = self._titles or {"Commands": tuple(self.commands.values())}
+        titles = self.titles or {"Commands": tuple(self.commands.values())}
         for title, commands in titles.items():
             with formatter.section(title):
                 formatter.write_dl(

@@ -190,10 +190,22 @@ def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> I
         yield Change(name, f"{name.replace('_', ' ')} {new}, was {old}", weight)
 
 
-#: From worst to best.
-VERDICTS = (
-    "BROKEN", "WORSE", "GONE", "UNCERTAIN", "CHANGED", "NEW", "RENAMED", "BETTER", "SAME",
-)  # fmt: skip
+#: What each verdict means, and whether it fails the command, from worst to best.
+MEANINGS = {
+    "BROKEN": ("does not compile, or breaks a rule that needs no baseline", "yes"),
+    "WORSE": ("one figure that costs time on any card is worse", "yes"),
+    "GONE": ("the kernel is only in the baseline", "unless `--allow-gone`"),
+    "UNCERTAIN": (
+        "the baseline is of another nvcc or other flags; only rules and memory accesses are "
+        "checked", "no",
+    ),
+    "CHANGED": ("the machine code differs, and no figure is clearly worse or better", "no"),
+    "NEW": ("the kernel is not in the baseline", "no"),
+    "RENAMED": ("identical machine code under another name", "no"),
+    "BETTER": ("the machine code differs, and one figure is better", "no"),
+    "SAME": ("identical machine code and launch", "no"),
+}  # fmt: skip
+VERDICTS = tuple(MEANINGS)
 
 
 @dataclass(frozen=True, slots=True)

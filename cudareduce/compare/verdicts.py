@@ -24,8 +24,27 @@ from cudareduce.compare.statistics import MIN_ROUNDS, Change, changes
 from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Record, Run
 
-#: From worst to best: the order of tables and annotations.
-VERDICTS = ("WRONG", "SLOWER", "GONE", "UNCERTAIN", "NEW", "FASTER", "SAME")
+#: What each verdict means, and whether it fails the command, from worst to best.
+MEANINGS = {
+    "WRONG": ("the result is wrong", "yes"),
+    "SLOWER": (
+        "the change exceeds the threshold, its 98 % interval excludes zero, and a second run "
+        "confirms it", "yes",
+    ),
+    "GONE": ("the kernel is only in the baseline", "unless `--allow-gone`"),
+    "UNCERTAIN": ("anything else; the reason is printed", "with `--strict`"),
+    "NEW": ("the kernel is not in the baseline", "no"),
+    "FASTER": ("as SLOWER in the other direction, without a second run", "no"),
+    "SAME": (
+        "the whole interval is within the threshold, or both sides ran identical machine code",
+        "no",
+    ),
+    "MACHINE": (
+        "verdict on the whole run: the machine changed, so no kernel is SLOWER or FASTER", "yes",
+    ),
+}  # fmt: skip
+#: The verdicts of kernels: the order of tables and annotations.
+VERDICTS = tuple(verdict for verdict in MEANINGS if verdict != "MACHINE")
 SAME_CODE = "the same machine code, launched the same way"
 #: Reasons that more rounds may resolve.
 _REACHES = "the interval reaches beyond the threshold"

@@ -34,61 +34,61 @@ Finish = Literal[
 Order = Literal["any", "kept"]
 Elements = Literal["lifted", "as_they_lie"]
 
-#: What one launch of the kernel reduces.
+#: What one launch reduces.
 SCOPES: dict[Scope, str] = {
-    "grid": "one array, taken by many blocks",
-    "block": "one array, taken by one block",
-    "warp": "rows of at most 32 elements, each taken by one warp",
-    "rows": "rows of any length, each taken by one block or by several",
+    "grid": "one array, reduced by many blocks",
+    "block": "one array, reduced by one block",
+    "warp": "rows of at most 32 elements, one warp per row",
+    "rows": "rows of any length, one block or several blocks per row",
 }
 
-#: How many blocks are launched.
+#: The number of blocks of a launch.
 GRIDS: dict[Grid, str] = {
-    "cover": "as many as rows * elements / (block * items) needs",
-    "fill": "as many as cover, but no more than the SMs hold at once",
-    "per_sm": "as many as cover, but no more than one for each SM",
-    "fixed": "as many as cover, but no more than fixed_grid",
+    "cover": "rows * elements / (block * items), rounded up",
+    "fill": "as cover, but at most as many as all SMs hold at once",
+    "per_sm": "as cover, but at most one per SM",
+    "fixed": "as cover, but at most fixed_grid",
     "one": "one",
-    "block_per_row": "one for each row",
-    "warp_per_row": "one for each block / 32 rows",
-    "thread_per_row": "one for each block rows",
-    "cluster": "eight, which are one cluster",
-    "fill_by_row": "as fill, but as many for each row, and at least one",
+    "block_per_row": "one per row",
+    "warp_per_row": "one per block / 32 rows",
+    "thread_per_row": "one per block rows",
+    "cluster": "eight, as one cluster",
+    "fill_by_row": "as fill, but the same number for each row, at least one",
 }
 
-#: Which elements a thread takes.
+#: Which elements a thread reads.
 WALKS: dict[Walk, str] = {
-    "element": "each thread one element, which it combines in memory at once",
-    "tile": "each block one tile of block * items neighbouring elements",
-    "grid_stride": "the threads of the whole grid stride over the input, items at a time",
-    "tickets": "tiles go to the block whose last warp asks next; its other warps fold them",
-    "contiguous": "each block an equal contiguous share of its row; its threads stride over it",
-    "stream_fold": "shares as in contiguous; the block folds neighbours while tiles stream in",
-    "warp_stream": "each warp an equal contiguous share, whose tiles it folds in their order",
-    "lane": "each warp one row of at most 32 elements, a lane each",
-    "warp_stride": "each warp one row, or some; its lanes stride over it, items at a time",
-    "fixed_warps": "so many warps, whatever the grid, stride over tiles of 32 * items elements",
+    "element": "one element per thread, combined in memory at once",
+    "tile": "one tile of block * items neighbouring elements per block",
+    "grid_stride": "all threads of the grid stride over the input, items at a time",
+    "tickets": "the block that asks next gets the next tile",
+    "contiguous": "an equal contiguous part of the row per block; its threads stride over it",
+    "stream_fold": "parts as in contiguous; the block folds neighbours while tiles stream in",
+    "warp_stream": "an equal contiguous part per warp, whose tiles it folds in order",
+    "lane": "one row of at most 32 elements per warp, one element per lane",
+    "warp_stride": "one row or more per warp; its lanes stride over them, items at a time",
+    "fixed_warps": "a fixed number of warps stride over tiles of 32 * items elements",
 }
 
-#: How a block folds what its threads hold.
+#: How a block folds the values of its threads.
 FOLDS: dict[Fold, str] = {
     "tree": "in halves",
-    "warps_then_serial": "in halves inside each warp, then the warps' partials one by one",
+    "warps_then_serial": "in halves within each warp, then warp by warp",
 }
 
-#: How the blocks' partials become one answer a row.
+#: How the partial results of blocks become one result per row.
 FINISHES: dict[Finish, str] = {
-    "relaunch": "the kernel is launched on the partials until one is left",
-    "relaunch_one_block": "the kernel is launched on the partials with one block",
-    "atomic": "the memory system combines them",
-    "last_block": "the block that arrives last folds them",
-    "mailbox": "each is posted in the workspace; block 0 waits for all and folds them",
-    "self_reset": "atomics combine them in the workspace, which the last block clears again",
-    "one_word": "as in self_reset, in one word with the count of blocks",
-    "cluster": "they meet in the shared memory of one block of a cluster, which folds them",
-    "reshape": "the partials of each row are a shorter row, launched until it is one partial long",
-    "none": "there are none: each row is one block's or one warp's work",
-    "host": "they stay partials; the host folds them, which is not timed",
+    "relaunch": "the kernel is launched on the partial results until one is left",
+    "relaunch_one_block": "the kernel is launched on the partial results with one block",
+    "atomic": "atomic operations combine them in the output",
+    "last_block": "the block that finishes last folds them",
+    "mailbox": "each is stored in the workspace with a flag (LL protocol); block 0 folds them",
+    "self_reset": "atomic operations combine them in the workspace; the last block resets it",
+    "one_word": "as self_reset, in one word with the count of blocks",
+    "cluster": "one block of the cluster folds them in its shared memory",
+    "reshape": "those of a row are a shorter row, launched until one is left per row",
+    "none": "there are none: one block or one warp reduces a whole row",
+    "host": "the host folds them, which is not timed",
 }
 #: What combines partials in whatever order blocks end.
 UNORDERED: tuple[Finish, ...] = ("atomic", "self_reset", "one_word")
@@ -103,18 +103,22 @@ RowGrid = Literal["block_per_row", "warp_per_row", "thread_per_row"]
 GridRule = Literal["cover", "fill", "per_sm"] | RowGrid
 ROW_GRIDS: tuple[RowGrid, ...] = ("block_per_row", "warp_per_row", "thread_per_row")
 GRID_RULES: tuple[GridRule, ...] = ("cover", "fill", "per_sm", *ROW_GRIDS)
-#: What becomes of the order of operands.
+#: Whether operands keep their order.
 ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",
-    "kept": "operands keep their order; only brackets move",
+    "kept": "operands keep their order; only the brackets move",
 }
-#: How elements come to be operands.
+#: How elements become operands.
 ELEMENTS: dict[Elements, str] = {
-    "lifted": "each by itself through `Op::lift`, which may map it",
-    "as_they_lie": "several at once, by their bits, so none can be mapped",
+    "lifted": "one by one through `Op::lift`, which may apply a transform",
+    "as_they_lie": "several at once as raw bits, so no transform is possible",
 }
-#: What a kernel may need that not every backend has.
-REQUIREMENTS = ("tma", "cluster", "inline_ptx")
+#: Hardware that a kernel may need; the CPU emulator has none of it.
+REQUIREMENTS = {
+    "tma": "bulk copies by the tensor memory accelerator",
+    "cluster": "thread block clusters",
+    "inline_ptx": "inline PTX",
+}
 #: How files end that may hold kernels.
 SOURCES = (".cu", ".cuh", ".h", ".hpp")
 #: Block sizes that a header may name, in threads.
@@ -153,7 +157,7 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "techniques": tuple(TECHNIQUES),
     "dtypes": tuple(DTYPES),
     "ops": tuple(OPERATORS),
-    "requires": REQUIREMENTS,
+    "requires": tuple(REQUIREMENTS),
 }
 _TEXTS = ("title", "change", "expect", "after", "min_cc", "map")
 #: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
@@ -166,7 +170,7 @@ _IN_BYTES = {"items": "items_bytes", "vector": "vector_bytes"}
 _CC = re.compile(r"[1-9]\d?\.\d")
 #: Lists that may be empty: what they name, a kernel may do without.
 _MAY_BE_EMPTY = ("techniques", "requires")
-_REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
+REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
 #: Memory that a launch is given: bytes, or so many of something in each of some places. Shared
 #: memory of a block, and global memory of a grid that outlives the launch.
 _MEMORY_WORDS = re.compile(
@@ -175,7 +179,40 @@ _MEMORY_WORDS = re.compile(
 )
 _PLACES = {"dynamic_shared": ("thread", "warp", "block"), "workspace": ("block",)}
 _MOST_BYTES = {"dynamic_shared": 49152, "workspace": 2**20}
-KEYS = (*_TEXTS, *_COUNTS, *_PLACES, *_WORDS, *_LISTS)
+#: Every key with its meaning and default.
+KEYS = {
+    "title": "name in a few words",
+    "change": "what differs from the predecessor",
+    "expect": "expected effect on time or resources",
+    "after": "id of the predecessor; without it, the kernel begins a lineage",
+    "min_cc": 'lowest compute capability, as text  [default: `"7.5"`]',
+    "map": "transform that the kernel itself applies to elements: C++ in `a`, or in `a` and `b` if "
+    "the entry point takes `in, other, out, n`; excludes a relaunch on partial results",
+    "block": "threads per block, one of `blocks`",
+    "items": "items per thread  [default: 1]",
+    "vector": "elements per load  [default: 1]",
+    "items_bytes": "instead of `items`: bytes per thread, for any type",
+    "vector_bytes": "instead of `vector`: bytes per load, for any type",
+    "fixed_grid": 'number of blocks, with `grid = "fixed"`',
+    "fixed_warps": 'number of warps, with `walk = "fixed_warps"`; each leaves a partial result',
+    "most": "largest number of elements, if indices or counts overflow above it",
+    "dynamic_shared": 'dynamic shared memory per block: bytes, or a text such as `"1 Acc a '
+    'thread"` (bytes, `Acc`, `Scalar` or `Element` per thread, warp or block)  [default: 0]',
+    "workspace": "memory that outlives a launch, with `finish` `mailbox`, `self_reset` or "
+    '`one_word`: bytes, or a text such as `"2 Acc a block"`',
+    "scope": "what one launch reduces",
+    "grid": "number of blocks",
+    "walk": "which elements a thread reads",
+    "fold": "how a block folds the values of its threads  [default: `tree`]",
+    "finish": "how partial results become one result per row",
+    "order": "whether operands keep their order  [default: `any`]",
+    "elements": "how elements become operands  [default: `lifted`]",
+    "blocks": "block sizes that are allowed",
+    "techniques": "techniques shown by `cudareduce list --techniques`  [default: none]",
+    "dtypes": "element types  [default: all]",
+    "ops": "operators  [default: all that `order` and `finish` allow, and user-defined ones]",
+    "requires": "hardware that it needs  [default: none]",
+}
 
 
 def memory_bytes(says: int | str, sizes: Mapping[str, int], places: Mapping[str, int]) -> int:
@@ -205,7 +242,7 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
         problem = _problem(key, value)
         if problem:
             raise fail(key, problem)
-    for key in _REQUIRED:
+    for key in REQUIRED:
         if key not in values:
             allowed = _WORDS.get(key)
             hint = f" (one of: {', '.join(allowed)})" if allowed else ""

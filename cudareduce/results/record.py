@@ -19,42 +19,19 @@ SCHEMA = 1
 SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
 #: The kernel name of records that measure copies alone.
 COPYING = "copying"
-#: Right, wrong, and not tested.
-VERDICTS = ("pass", "fail", "skip")
+#: Each verdict on a result, the word that tables print for it, and its meaning.
+MEANINGS = {
+    "pass": ("right", "every tested result is within the error bound"),
+    "fail": ("WRONG", "a result is wrong, or a launch failed; there is no time"),
+    "skip": ("-", "not tested; `reason` and `cause` say why"),
+}
+VERDICTS = tuple(MEANINGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One kernel, library call or collective on one problem. Names carry their units; `_low` and
-    `_high` are the ends of a 95 % interval.
-
-    Verification: `error` and `bound` are in the unit of the result, `condition` is the largest
-    sum|x| / |sum x| of a row. On one input `launches` launches gave `distinct` different results.
-    The verdict covers `tried_launches` launches over so many sizes, patterns and schedules, and
-    holds under `conditions`. `cause` is the cause of a skip: unfit, unbuilt, machine or time.
-
-    Times: `time_us` is the median over rounds of one reduction, `noise_pct` the interquartile range
-    of samples, `gb_s` 10^9 bytes per second. `joules_per_gb` is the energy of the whole GPU per
-    10^9 of `bytes`, over launches back to back. `sms` is the number of SMs used, None for all.
-
-    `chosen` is the kernel that `auto` selected, and `map` the transform of elements, C++ in `a` and
-    `b`. Libraries: `called` is the call, `version` that of the library, `context` is `primary` for
-    times in the rounds of libraries, in the primary context of one process. The input starts
-    `offset` elements after an aligned address; `slowdown` is the time relative to `aligned_n`
-    elements per row from an aligned one.
-
-    Collectives: `kernel` is the collective, run by `engine` on `ranks` ranks with `n` elements
-    each. `time_us` is that of the slowest rank from a common start, `skew_us` its distance to the
-    fastest, `loop_us` the time per call of several calls back to back; `algbw_gb_s` and
-    `busbw_gb_s` are as in nccl-tests, `pct_link` is the share of the bandwidth of the links. With a
-    kernel instead, one array of `n` elements is sharded over `ranks`, and `local_us` is the time of
-    the shards alone.
-
-    Streamed arrays: `source` is `host` or `file`, and `way` the transfer mode: `pinned` copies
-    chunks of `chunk_bytes` while the previous one is reduced, `pageable` the same from pageable
-    memory, `mapped` reads host memory from the kernel, and `copy` is copying alone, to which
-    `pct_ceiling` is then relative.
-    """
+    """One kernel, library call or collective on one problem. `schema.FIELDS` describes each field.
+    Names carry their units; `_low` and `_high` are the ends of a 95 % interval."""
 
     kernel: str
     op: str

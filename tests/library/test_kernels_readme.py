@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from cudareduce.launch.prelude import prelude
-from cudareduce.library import header
 from cudareduce.library.registry import Registry
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Reduction
@@ -20,28 +18,11 @@ from tests.conftest import ROOT
 KERNELS = ROOT / "kernels"
 README = (KERNELS / "README.md").read_text(encoding="utf-8")
 FAMILIES = sorted(path for path in KERNELS.iterdir() if any(path.glob("*.[ct]*")))
-FLAT: tuple[Iterable[object], ...] = (header.BLOCKS, DTYPES, OPERATORS)
-WORDS: dict[str, Iterable[str]] = {
-    "scope": header.SCOPES,
-    "grid": header.GRIDS,
-    "walk": header.WALKS,
-    "fold": header.FOLDS,
-    "finish": header.FINISHES,
-    "order": header.ORDERS,
-    "elements": header.ELEMENTS,
-    "requires": header.REQUIREMENTS,
-    "techniques": header.TECHNIQUES,
-}
 
 
 def section(title: str) -> str:
     """What stands in the README between a heading and the next."""
     return README.split(f"\n{title}\n", 1)[1].split("\n#", 1)[0]
-
-
-def table(title: str) -> dict[str, str]:
-    """The rows of the tables below a heading: the first cell's word, and the other cells."""
-    return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", section(title), re.MULTILINE))
 
 
 def declared(text: str) -> set[str]:
@@ -65,28 +46,6 @@ def test_what_is_injected_is_found() -> None:
     assert {"In", "Acc", "Out", "Op", "lift", "atomic", "BLOCK", "ITEMS", "HIGHEST", "COUNT"} <= (
         injected()
     )
-
-
-def test_the_readme_names_every_key_and_says_which_are_required() -> None:
-    rows = table("## What a header may say")
-    assert set(rows) == set(header.KEYS)
-    required = {key for key, cells in rows.items() if cells.startswith("yes | ")}
-    assert required == set(header._REQUIRED)
-
-
-@pytest.mark.parametrize("key", WORDS)
-def test_the_readme_has_every_word_with_its_meaning(key: str) -> None:
-    words, rows = WORDS[key], table(f"### {key}")
-    assert list(rows) == list(words)
-    assert all(rows.values())
-    if isinstance(words, Mapping):
-        assert rows == words
-
-
-def test_the_readme_lists_blocks_types_and_operators() -> None:
-    text = section("### blocks, dtypes, ops")
-    for words in FLAT:
-        assert ", ".join(f"`{word}`" for word in words) in " ".join(text.split())
 
 
 def test_the_readme_names_what_is_injected() -> None:
