@@ -1,38 +1,44 @@
-"""Benchmark of CUDA parallel reductions: every known way, verified, timed and compared.
+"""Benchmark and verify CUDA reduction kernels.
 
-From Python, `cudareduce.bench`, `verify`, `reveal`, `compare` and `plot` are what the commands of
-these names are, and `load` reads what they stored (see `cudareduce.api`).
+`cudareduce.bench`, `verify`, `reveal`, `compare` and `plot` do what the commands of these names do
+and return a `Result` or a `Picture`; `load` reads a file that `--json` wrote. The errors that they
+raise are in `cudareduce.errors`.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
-if TYPE_CHECKING:
-    from cudareduce.api import bench, compare, load, plot, reveal, verify
+# Packages have the names of functions. They are imported first, since the import of a package
+# replaces the attribute of its name; these import nothing themselves.
+_PACKAGES = [import_module(f"cudareduce.{name}")
+             for name in ("bench", "compare", "plot", "reveal", "verify")]  # fmt: skip
 
-__all__ = ["__version__", "bench", "compare", "load", "plot", "reveal", "verify"]
+from cudareduce import errors  # noqa: E402
+from cudareduce.api import (  # noqa: E402
+    Picture,
+    Result,
+    bench,
+    compare,
+    load,
+    plot,
+    reveal,
+    verify,
+)
+
+__all__ = [
+    "Picture", "Result", "__version__", "bench", "compare", "errors", "load", "plot", "reveal",
+    "verify",
+]  # fmt: skip
+
+# The attributes of a package are found at the function, too: `cudareduce.bench.command`.
+for _package in _PACKAGES:
+    _function = getattr(sys.modules["cudareduce.api"], _package.__name__.rpartition(".")[2])
+    _function.__dict__ = vars(_package)
 
 
-class _Callable(ModuleType):
-    """A package that can be called like the function of its name in `cudareduce.api`."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module("cudareduce.api"), name)(*arguments, **options)
-
-
-if not TYPE_CHECKING:
-    for _name in ("bench", "compare", "plot", "reveal", "verify"):  # these import nothing
-        import_module(f"cudareduce.{_name}").__class__ = _Callable
-
-
-def __getattr__(name: str) -> Any:
-    """Load the API on demand, so that the command line starts quickly."""
-    if name == "load":
-        return getattr(import_module("cudareduce.api"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__

@@ -1,7 +1,8 @@
 """The Python API: bench, verify, reveal, load, compare and plot.
 
 `import cudareduce`, then `cudareduce.bench("auto", n=2**25)`. Nothing is printed; the errors of the
-command line are raised as a `CudareduceError`.
+command line are raised as a `CudareduceError`. Modules are imported in the functions, so that
+`import cudareduce` is quick.
 """
 
 from __future__ import annotations
@@ -12,31 +13,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from json import loads
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
-import click
-
-from cudareduce.cli.main import cli
-from cudareduce.cli.request import make_request
-from cudareduce.compare.verdicts import Row
 from cudareduce.errors import UsageError
-from cudareduce.plot.figure import KINDS, Figure
-from cudareduce.plot.kinds import figures
-from cudareduce.plot.terminal import text_chart
-from cudareduce.plot.vega import image
-from cudareduce.report.markdown import to_html, to_markdown
-from cudareduce.report.section import Section
-from cudareduce.report.sections import sections
-from cudareduce.results.record import Record, Run
-from cudareduce.results.store import load as load_run
-from cudareduce.results.store import run_of, to_json, write_bytes, write_text
-from cudareduce.reveal.orders import Order
+
+if TYPE_CHECKING:
+    import click
+
+    from cudareduce.compare.verdicts import Row
+    from cudareduce.plot.figure import Figure
+    from cudareduce.report.section import Section
+    from cudareduce.results.record import Record, Run
+    from cudareduce.reveal.orders import Order
 
 Item = TypeVar("Item")
 #: A kernel, suite, pattern or file, as on the command line.
 Named = str | Path
 #: One or several sizes, as numbers or as on the command line: 2**20, "2^20,2^25", range(1, 9).
 Sizes = int | str | Sequence[int]
+#: One or several words, as a list or as on the command line: "sum,max".
+Words = str | Sequence[str] | None
 #: Width of a chart in characters.
 _COLUMNS = 80
 #: Options that print or write; a Result has methods for that.
@@ -64,14 +60,20 @@ class Result(Generic[Item]):
 
     def save(self, path: str | Path) -> None:
         """Write the file of `--json`. Raises UsageError if it cannot be written."""
+        from cudareduce.results.store import write_text
+
         write_text(Path(path), self.json)
 
     def __str__(self) -> str:
+        from cudareduce.report.markdown import to_markdown
+
         return to_markdown(self.sections) or "no records"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from cudareduce.report.markdown import to_html
+
         return to_html(self.sections) or "<p>no records</p>"
 
 
@@ -85,58 +87,121 @@ class Picture:
     def save(self, path: str | Path) -> None:
         """Write a .png or .svg file. Raises UsageError for another name, and if it cannot be
         written."""
+        from cudareduce.plot.vega import image
+        from cudareduce.results.store import write_bytes
+
         style = Path(path).suffix.removeprefix(".")
         if style not in ("png", "svg"):
             raise UsageError(f"{path}: the file name of a picture must end in .png or .svg")
         write_bytes(Path(path), image(self.figures, style))
 
     def __str__(self) -> str:
+        from cudareduce.plot.terminal import text_chart
+
         return "\n".join(text_chart(figure, _COLUMNS, colour=False) for figure in self.figures)
 
     def __repr__(self) -> str:
         return f"<pictures: {'; '.join(figure.title for figure in self.figures)}>"
 
     def _repr_png_(self) -> bytes:
+        from cudareduce.plot.vega import image
+
         return image(self.figures, "png")
 
 
-def bench(*kernels: Named, n: Sizes = 2**25, **options: Any) -> Result[Record]:
+def bench(
+    *kernels: Named,
+    n: Sizes = 2**25,
+    op: Words = None,
+    dtype: Words = None,
+    rows: int = 1,
+    timing: Words = "cold",
+    rounds: int = 9,
+    libraries: Words = (),
+    backend: str = "auto",
+    max_time: float | None = None,
+    **options: Any,
+) -> Result[Record]:
     """Verify kernels, then time them, like `cudareduce bench`; without a GPU only verify.
 
-    `options` are the options of the command: `op="sum,max"`, `dtype=["float16"]`, `rounds=9`,
-    `peers="cub,torch"`, `max_time=60.0`. Raises UsageError and EnvironmentProblem.
+    kernels    names, short names (`"v7"`), suites, families, globs, paths of .cu files, `"all"`
+               or `"auto"`; all kernels if there are none
+    n          number of elements: `2**25`, `[2**20, 2**25]` or `"2^20,2^25"`
+    op         operators: `"sum"`, `["sum", "max"]` or `"all"`; by default sum
+    dtype      element types: `"float32"`, `["half", "int"]` or `"all"`; by default float32
+    rows       number of rows, each of n elements
+    timing     cache state: `"cold"`, `"warm"` or both
+    rounds     number of independent rounds; confidence intervals need at least 6
+    libraries  libraries to compare with: `"cub,torch"` or `"all"`
+    backend    `"cuda"`, `"cpu"` (an emulator, never timed) or `"auto"`
+    max_time   time limit of the whole run, in seconds
+
+    Further options are those of the command, with underscores: `baseline_kernel="v7"`,
+    `seed=1`, `graph=True`. Each item of the result is a record, with times in microseconds. A wrong
+    kernel is a verdict and no exception. Raises UsageError for a value that is not accepted, and
+    EnvironmentProblem if the machine lacks something.
     """
     from cudareduce.bench.command import timed_run
     from cudareduce.bench.request import BenchRequest
+    from cudareduce.report.sections import sections
 
-    request = _request(BenchRequest, "bench", kernels, {"n": n, **options})
+    given = {"n": n, "op": op, "dtype": dtype, "rows": rows, "timing": timing, "rounds": rounds,
+             "libraries": libraries, "backend": backend, "max_time": max_time}  # fmt: skip
+    request = _request(BenchRequest, "bench", kernels, given | options)
     with _hidden_main():
         done = timed_run(request)
     return _of_run(done.run, sections(done.run, (), done.roots), done.exit_code)
 
 
-def verify(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Record]:
-    """Check the results of kernels, like `cudareduce verify`; by default at sizes that reveal
-    errors. Options and errors as for `bench`."""
+def verify(
+    *kernels: Named,
+    n: Sizes | None = None,
+    op: Words = None,
+    dtype: Words = None,
+    rows: int = 1,
+    libraries: Words = (),
+    backend: str = "auto",
+    max_time: float | None = None,
+    **options: Any,
+) -> Result[Record]:
+    """Check the results of kernels without timing them, like `cudareduce verify`.
+
+    Without `n`, sizes that reveal errors are tested. Other parameters, further options (such as
+    `pattern="zero"` or `entry="reduce6<float, 256>"`) and errors are those of `bench`.
+    """
     from cudareduce.bench.request import VerifyRequest
     from cudareduce.bench.verify_command import found_sections, verified
 
-    request = _request(VerifyRequest, "verify", kernels, {"n": n, **options})
+    given = {"n": n, "op": op, "dtype": dtype, "rows": rows, "libraries": libraries,
+             "backend": backend, "max_time": max_time}  # fmt: skip
+    request = _request(VerifyRequest, "verify", kernels, given | options)
     with _hidden_main():
         done = verified(request)
     return _of_run(done.run, found_sections(done.run), done.exit_code)
 
 
-def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Order]:
-    """Find the summation order of kernels and libraries, like `cudareduce reveal`. Errors as for
-    `bench`."""
+def reveal(
+    *kernels: Named,
+    n: Sizes | None = None,
+    dtype: Words = None,
+    rows: int | None = None,
+    backend: str = "auto",
+    **options: Any,
+) -> Result[Order]:
+    """Find the summation order of kernels and libraries, like `cudareduce reveal`.
+
+    `kernels` may also name libraries (`"cub"`) or `"peers"` for all of them; `n` is 1024 by
+    default, and `dtype` is one or several float types. Each item is an order, with its tree, depth
+    and hash. Errors are those of `bench`.
+    """
     from cudareduce.results.provenance import tool
     from cudareduce.reveal.command import RevealRequest, exit_code, revealed
     from cudareduce.reveal.orders import Table
     from cudareduce.reveal.orders import sections as order_sections
     from cudareduce.reveal.orders import to_json as table_json
 
-    request = _request(RevealRequest, "reveal", kernels, {"n": n, **options})
+    given = {"n": n, "dtype": dtype, "rows": rows, "backend": backend}
+    request = _request(RevealRequest, "reveal", kernels, given | options)
     with _hidden_main():
         found = revealed(request)
     table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
@@ -149,19 +214,32 @@ def reveal(*kernels: Named, n: Sizes | None = None, **options: Any) -> Result[Or
 
 def load(path: str | Path) -> Result[Record]:
     """Load a stored run. Raises UsageError if it is missing, truncated or another kind of file."""
+    from cudareduce.report.sections import sections
+    from cudareduce.results.store import load as load_run
+
     run = load_run(Path(path))
     return _of_run(run, sections(run), 0)
 
 
-def compare(old: str | Path, new: str | Path, **options: Any) -> Result[Row]:
+def compare(
+    old: str | Path, new: str | Path, *, threshold: str | None = None, strict: bool = False,
+    **options: Any,
+) -> Result[Row]:  # fmt: skip
     """Compare two stored runs, like `cudareduce compare`: each item is a row with its verdict.
-    Raises UsageError, and BaselineError if their machines cannot be compared."""
+
+    `threshold` is the smallest change that counts, by default `"5%"`; with `strict`, exit_code is 4
+    if a verdict is UNCERTAIN. Further options are those of the command, such as
+    `cross_device=True`. Raises UsageError, and BaselineError if their machines cannot be compared.
+    """
     from cudareduce.compare.check import compared_files
     from cudareduce.compare.report import exit_code, judged_sections, rows_json
     from cudareduce.compare.request import CompareRequest
     from cudareduce.library.registry import load_registry
 
-    request = _request(CompareRequest, "compare", (old, new), options)
+    request = _request(
+        CompareRequest, "compare", (old, new),
+        {"threshold": threshold, "strict": strict, **options},
+    )  # fmt: skip
     report = compared_files(request, load_registry())
     text = rows_json(report.rows)
     return Result(
@@ -176,9 +254,14 @@ def plot(
     only: str | Sequence[str] = (),
     n: int | Sequence[int] = (),
 ) -> Picture:
-    """Draw charts of runs, stored or returned by `bench`, like `cudareduce plot`. By default of the
-    kind that fits; `only` and `n` select kernels and sizes. Raises UsageError if nothing is
-    drawn."""
+    """Draw charts of runs, stored or returned by `bench`, like `cudareduce plot`.
+
+    `kind` is by default the one that fits; `only` and `n` select kernels and sizes. Raises
+    UsageError if nothing is drawn.
+    """
+    from cudareduce.plot.figure import KINDS
+    from cudareduce.plot.kinds import figures
+
     if kind not in (None, *KINDS):
         raise UsageError(f"{kind!r} is not a kind of chart: use one of {', '.join(KINDS)}")
     names = [only] if isinstance(only, str) else only
@@ -187,12 +270,17 @@ def plot(
 
 
 def _run(result: str | Path | Result[Record]) -> Run:
+    from cudareduce.results.store import load as load_run
+    from cudareduce.results.store import run_of
+
     if isinstance(result, Result):
         return run_of(Path("the result"), loads(result.json))
     return load_run(Path(result))
 
 
 def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:
+    from cudareduce.results.store import to_json
+
     return Result(
         items=run.records, exit_code=exit_code, sections=tuple(found), json=to_json(run),
         rows=tuple(asdict(record) for record in run.records),
@@ -223,15 +311,23 @@ def _request(
 ) -> Request:
     """The request that the command line makes of the same options. Raises UsageError for an invalid
     value, and TypeError for an unknown option."""
+    import click
+
+    from cudareduce.cli.main import cli
+    from cudareduce.cli.request import make_request
+
     parser = cli.commands[command]
-    known = {param.opts[-1].removeprefix("--").replace("-", "_"): param for param in parser.params
-             if isinstance(param, click.Option)
-             and param.name not in (*_PRINTED, *_COMMAND_LINE_ONLY)}  # fmt: skip
+    known = {
+        option.removeprefix("--").replace("-", "_"): param
+        for param in parser.params
+        if isinstance(param, click.Option) and param.name not in (*_PRINTED, *_COMMAND_LINE_ONLY)
+        for option in param.opts
+    }
     for kernel in kernels:
         if not isinstance(kernel, str | Path):
             kind_name = type(kernel).__name__
             raise TypeError(f"{command}() takes names and paths as arguments, not {kind_name}")
-    arguments = [str(kernel) for kernel in kernels]
+    arguments = list(map(str, kernels))
     silent = {"quiet": True} if "quiet" in known else {}
     for name, value in {**silent, **given}.items():
         if name not in known:
@@ -254,4 +350,6 @@ def _typed(option: click.Option, value: Any) -> list[str]:
         return [name]
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     words = list(map(str, value)) if is_list else [str(value)]
+    if not words and option.default == ():
+        return []
     return [f"{name}={word}" for word in (words if option.multiple else [",".join(words)])]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pydoc
+import rlcompleter
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 import cudareduce
 from cudareduce.bench import command  # the package is still one
+from cudareduce.cli.main import cli
 from cudareduce.errors import UsageError
 from cudareduce.results.store import load
 from tests.conftest import ROOT
@@ -113,11 +119,54 @@ def test_a_result_is_shown_as_its_tables() -> None:
     assert "| reduce_v7_shuffle " in repr(run)
 
 
-def test_it_is_a_function_and_a_package() -> None:
-    assert callable(cudareduce.bench)
+FUNCTIONS = (cudareduce.bench, cudareduce.verify, cudareduce.reveal, cudareduce.compare,
+             cudareduce.plot, cudareduce.load)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_help_shows_signature_and_docstring_of_a_function(function: Callable[..., object]) -> None:
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert text.startswith("Python Library Documentation: function ")
+    assert f"{function.__name__}({str(inspect.signature(function))[1:8]}" in text
+    assert "PACKAGE CONTENTS" not in text
+    assert "UsageError" in text or "those of `bench`" in text
+
+
+def test_a_function_shares_its_name_with_a_package() -> None:
+    import cudareduce.bench.command as imported
+
+    assert imported is command
+    assert cudareduce.bench.command is command  # type: ignore[attr-defined]
     assert command.bench.__module__ == "cudareduce.bench.command"
-    with pytest.raises(AttributeError, match="no attribute 'sweep_all'"):
-        cudareduce.sweep_all  # noqa: B018
+
+
+def test_only_public_names_are_listed_and_completed() -> None:
+    assert dir(cudareduce) == sorted(cudareduce.__all__)
+    completer = rlcompleter.Completer({"cudareduce": cudareduce})
+    found = {str(completer.complete("cudareduce.", k)).rstrip("(") for k in range(12)}
+    assert {f"cudareduce.{function.__name__}" for function in FUNCTIONS} <= found
+    parameters = inspect.signature(cudareduce.bench).parameters
+    assert {"n", "op", "dtype", "rounds", "libraries"} <= set(parameters)
+
+
+@pytest.mark.parametrize("name", ["bench", "verify", "reveal", "compare"])
+def test_defaults_are_those_of_the_command(name: str) -> None:
+    parameters = inspect.signature(getattr(cudareduce, name)).parameters.values()
+    options = {option.removeprefix("--"): param
+               for param in cli.commands[name].params for option in param.opts}  # fmt: skip
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            option = options[parameter.name.replace("_", "-")]
+            default = {"2^25": 2**25}.get(str(option.default), option.default)
+            if default is None or "UNSET" in repr(default):  # click 8.2 and later
+                default = False if isinstance(option, click.Option) and option.is_flag else None
+            assert parameter.default == default, parameter.name
+
+
+def test_importing_the_package_loads_no_command() -> None:
+    code = "import sys, cudareduce; print('click' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False False\n"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +187,7 @@ def test_a_value_that_will_not_do_is_raised(options: dict[str, object], message:
 @pytest.mark.parametrize("name", ["nix", "json", "format", "columns", "debug"])
 def test_an_option_that_there_is_not_is_a_mistake_of_the_program(name: str) -> None:
     with pytest.raises(TypeError, match=rf"bench\(\) has no option '{name}', only n, "):
-        cudareduce.bench(KERNEL, **{name: "x"})
+        cudareduce.bench(KERNEL, **{name: "x"})  # type: ignore[arg-type]
 
 
 def test_a_script_needs_no_guard_and_prints_nothing(tmp_path: Path) -> None:
