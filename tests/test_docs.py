@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Callable
 from configparser import ConfigParser
 from dataclasses import fields
@@ -17,11 +18,13 @@ import pytest
 from cudareduce.cli.info import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.cli.options import MORE_COLUMNS
+from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import EXIT_CODE_ORDER, EXIT_CODES, UsageError
+from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DeviceInfo
+from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.columns import COLUMNS
 from cudareduce.report.markdown import update_readme
-from cudareduce.report.sections import sections
 from cudareduce.results.record import Record
 from cudareduce.results.schema import DEVICE_FIELDS, FIELDS
 from cudareduce.results.store import load
@@ -90,6 +93,29 @@ def test_the_readme_is_short() -> None:
     assert README.count("\n") <= 200
 
 
+def test_the_readme_counts_kernels_and_suites_as_the_code_does() -> None:
+    registry = load_registry()
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    text = " ".join(README.split())
+    assert f"{len(registry.kernels)} kernels, {words[len(registry.suites)]} suites of" in text
+    lacks = CpuBackend.traits.lacks
+    reduction = reduction_of("sum", "float32")
+    skipped = [k for k in registry.kernels.values()
+               if k.why_not(reduction) or set(k.requires) & set(lacks)]  # fmt: skip
+    assert f"{len(skipped)} of the {len(registry.kernels)} are skipped" in text
+    wrong = len(list((ROOT / "tests" / "wrong_kernels").glob("*.cu")))
+    least = re.search(r"tests contain more than (\d+) wrong kernels", text)
+    assert least is not None and int(least[1]) < wrong
+
+
+def test_the_times_in_the_readme_are_those_of_the_stored_run() -> None:
+    run = load(ROOT / "results" / "nvidia-h200" / "bench-float32.json")
+    times = {r.kernel: r.time_us for r in run.records if r.n == 2**25 and r.time_us}
+    first, last = times["reduce_v0_baseline"], times["reduce_v7_shuffle"]
+    text = f"{first:.1f} us in V0, {last:.1f} us in V7 and {min(times.values()):.1f} us in the"
+    assert text in " ".join(README.split())
+
+
 def test_every_command_is_in_the_readme() -> None:
     for name in cli.commands:
         assert f"cudareduce {name}" in README
@@ -127,15 +153,17 @@ def test_a_gpu_is_installed_for_as_info_says() -> None:
     assert set(BUILD_PYCUDA.split()[1:]) <= set(gpu.split())
 
 
-def test_the_picture_shows_the_stored_run() -> None:
-    """Every number of it, as .ci/picture.py draws them."""
+def test_the_picture_shows_the_stored_runs() -> None:
+    """Every number of them, as .ci/picture.py draws them."""
     svg = (ROOT / "docs" / "table.svg").read_text()
     drawn = "\n".join(unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)", svg))
     lines = [line.split() for line in drawn.splitlines()]
-    table = sections(load(ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json"))[0]
-    for row in table.rows:
-        assert [row[0].removeprefix("reduce_"), *row[1:]] in lines
-    assert table.title.split() in lines
+    for table in runpy.run_path(str(ROOT / ".ci" / "picture.py"))["tables"]():
+        for row in table.rows:
+            assert [row[0].removeprefix("reduce_"), *row[1:]] in lines
+        assert "".join(table.title.split()) in "".join(drawn.split())
+    for kernel in ("v0_baseline", "v7_shuffle", "tiles_self_reset", "auto", "auto:fixed"):
+        assert any(line[:1] == [kernel] for line in lines)
     assert "docs/table.svg" in README
     assert "@import" not in svg and "url(http" not in svg
 
