@@ -6,7 +6,7 @@ arguments. It knows nothing of reductions. A `TimedBackend` also has events, con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,16 +84,21 @@ class Program(Protocol):
         """Set a `__constant__` of 64-bit words."""
 
 
+def require_built(results: Iterable[Program | BuildError | None]) -> list[Program]:
+    """The programs of a build without a deadline. Raises the first BuildError."""
+    programs = []
+    for result in results:
+        if isinstance(result, BuildError):
+            raise result
+        assert result is not None  # None only at a deadline
+        programs.append(result)
+    return programs
+
+
 def build_all(backend: Backend, sources: Sequence[Source]) -> dict[str, Program]:
     """Compile and load all sources; the programs by entry point. Raises BuildError and
     EnvironmentProblem."""
-    programs: dict[str, Program] = {}
-    for program in backend.build(sources):
-        if isinstance(program, BuildError):
-            raise program
-        assert program is not None  # without a deadline all are built
-        programs[program.entry] = program
-    return programs
+    return {program.entry: program for program in require_built(backend.build(sources))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

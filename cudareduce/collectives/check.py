@@ -3,7 +3,7 @@
 Each measurement is a job of fresh rank processes that run `collective`, whose result files are
 compared. A job can run two versions of an engine in the same rounds under different names: the
 kernels of a baseline tree, or two files of NCCL. If a launcher started several ranks of `check`,
-each of them starts one rank of every job: rank 0 decides, the others follow it.
+each of them starts one rank of every job: rank 0 broadcasts the command lines to the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cudareduce.collectives.kernels import ExchangeKernel, kernels_in, load_kern
 from cudareduce.collectives.launcher import (
     OUT_OF_TIME,
     PROGRAM,
-    check_room,
+    check_memory,
     most_ranks,
     start,
     worst_of_ranks,
@@ -50,8 +50,8 @@ from cudareduce.temporary import temporary_folder
 _MOST_ROUNDS = 10_000
 #: Suffix of the names of baseline kernels.
 _BASE = "_base"
-#: Exit codes of jobs that wrote a result: all right, or something wrong.
-_WHOLE = (0, 3)
+#: Exit codes of jobs that wrote a result: all engines right, or one wrong.
+_COMPLETED = (0, 3)
 
 
 def check_ranks(request: CheckRequest, stored: Run) -> int:
@@ -82,7 +82,7 @@ def check_base_ranks(request: CheckRequest) -> int:
     _check_problems(request)
     placement = find_placement(os.environ)
     size = request.ranks or (placement.size if placement else most_ranks())
-    check_room(max(request.sizes), size)
+    check_memory(max(request.sizes), size)
     with temporary_folder() as temporary:
         engines, pairs = _pair_trees(request, Path(temporary))
         jobs = jobs_of(request, size, engines)
@@ -103,15 +103,15 @@ def _check_problems(request: CheckRequest) -> None:
         if name not in COLLECTIVES:
             raise UsageError(
                 f"{name} is a kernel of one GPU, and other names are collectives: check them "
-                "separately"
+                "in separate runs"
             )
     for op in request.op or ():
         if op not in OPS:
-            raise UsageError(f"--op {op}: arrays are combined by one of {', '.join(OPS)}")
+            raise UsageError(f"--op {op}: collectives take {', '.join(OPS)}")
     if request.rows not in (None, 1):
         raise UsageError("--rows applies to reductions on one GPU: leave it out for collectives")
     if 0 in request.sizes:
-        raise UsageError("--n 0: there is nothing to exchange")
+        raise UsageError("--n 0: a collective takes at least one element")
 
 
 def _pair_trees(request: CheckRequest, folder: Path) -> tuple[dict[str, tuple[str, ...]], Pairs]:
@@ -128,7 +128,7 @@ def _pair_trees(request: CheckRequest, folder: Path) -> tuple[dict[str, tuple[st
     for tree, kernels in (("this tree", head), (request.base, base)):
         for name in names:
             if not any(kernel.collective == name for kernel in kernels.values()):
-                raise UsageError(f"{tree} has no kernels of {name}: name a tree that has some")
+                raise UsageError(f"{tree} has no kernels of {name}: give another tree")
     engines = {
         name: (*(k.engine for k in head.values() if k.collective == name),
                *(k.engine + _BASE for k in base.values() if k.collective == name))
@@ -190,9 +190,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Engines of two versions in one job: the common name by the collective and name of each old
-    engine, and of each new one that has another name. `same` are collectives and engines with the
-    same source in both. `options` make `collective` know the engines."""
+    """Engines of two versions that run in one job.
+
+    `old` maps the collective and the name of each baseline engine to the name that both versions
+    share; `new` does so for candidate engines that are renamed. `same` are the collectives and
+    engines whose source is equal in both. `options` are words of `collective` that add the engines.
+    """
 
     old: Mapping[tuple[str, str], str]
     new: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -200,8 +203,9 @@ class Pairs:
     options: tuple[str, ...] = ()
 
     def split(self, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-        """The old and the new records, under the common names. Where the source is the same, so is
-        the code, except for the entry point's name."""
+        """The baseline's and the candidate's records, under their common names. Where the source is
+        the same, the candidate's `cubin_sha` replaces the baseline's, which differs only by the
+        entry point's name."""
         keys = [(record.kernel, record.engine or "") for record in records]
         new = [
             replace(r, engine=self.new.get(key, r.engine))
@@ -219,7 +223,7 @@ class Pairs:
         return old, new
 
     def old_kernels(self, collective: str, names: Collection[str]) -> list[str]:
-        """The old engines of these kernels. Files of NCCL have no engines of their own."""
+        """The baseline engines of these kernels."""
         return [
             engine for (of, engine), name in self.old.items()
             if of == collective and name in names and engine.startswith("peer:")
@@ -238,23 +242,23 @@ def jobs_of(
 
 
 def _stored_jobs(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...]:
-    """The jobs that measure these records again. They run the engines that the stored run
-    requested, or that are named now, except kernels that no longer exist. Raises UsageError for
+    """The jobs that measure these records again, with the engines that the stored run requested, or
+    that `request.kernels` selects. Kernels that no longer exist are left out. Raises UsageError for
     records that `collective` does not measure."""
     groups: dict[tuple[str, str, int], list[Record]] = {}
     for record in run.records:
         _check_record(record)
         groups.setdefault((record.kernel, record.op, record.ranks or 0), []).append(record)
-    requested = run.protocol.get("engines")
+    stored_engines = run.protocol.get("engines")
     kernels = load_kernels(request.folders).values()
     jobs = []
     for (collective, op, ranks), records in groups.items():
         alike = [r for r in stored.records if (r.kernel, r.op, r.ranks) == (collective, op, ranks)]
         links = any(r.link_gb_s for r in alike)
         sizes = {r.n for r in records} | ({max(r.n for r in alike)} if links else set())
-        check_room(max(sizes), ranks)
+        check_memory(max(sizes), ranks)
         recorded = dict.fromkeys(r.engine or "" for r in records)
-        wanted = recorded if request.kernels or requested is None else requested
+        wanted = recorded if request.kernels or stored_engines is None else stored_engines
         known = {k.engine for k in kernels if k.collective == collective} | {AutoEngine.name}
         engines = tuple(name for name in wanted if not name.startswith("peer:") or name in known)
         if engines or not wanted:
@@ -269,8 +273,8 @@ def _stored_jobs(run: Run, stored: Run, request: CheckRequest) -> tuple[Job, ...
 
 
 def _select_records(stored: Run, request: CheckRequest) -> Run:
-    """The records that the given names select, of collectives or engines; all without names. Raises
-    UsageError if there is none."""
+    """The stored run with only the records whose collective or engine matches `request.kernels`;
+    all if that is empty. Raises UsageError if none matches."""
     _refuse_single_gpu_options(request)
     patterns = request.kernels
     records = tuple(
@@ -303,7 +307,7 @@ def _check_record(record: Record) -> None:
         if value not in known:
             raise UsageError(
                 f"the baseline holds {value!r}, which is no {what} of `collective`: measure again "
-                "with the command that wrote it, and compare the two files"
+                "with the command that wrote it, and use compare"
             )
     if record.engine and record.engine.startswith(("nccl:", "nccl-symm:")):
         raise UsageError(
@@ -312,8 +316,8 @@ def _check_record(record: Record) -> None:
         )
     if record.n < 1 or not record.engine or "," in record.engine:
         raise UsageError(
-            "the baseline holds a collective without elements, or an engine: measure it again with "
-            "`collective`"
+            "the baseline holds a collective without elements or without an engine: measure it "
+            "again with `collective`"
         )
 
 
@@ -323,8 +327,8 @@ def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
     gpus = gpu_count()
     if gpus < ranks:
         raise EnvironmentProblem(
-            f"{ranks} ranks need a GPU each, and this machine has {gpus}: check it where there are "
-            "as many"
+            f"{ranks} ranks need a GPU each, and this machine has {gpus}: run check on a machine "
+            "with as many"
         )
     with open_backend(spec) as backend:
         return backend.info()
@@ -332,8 +336,8 @@ def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobMeasurement:
-    """Measures jobs in `rounds` rounds. A job without time left skips its records of `stored`.
-    With `pairs` the results are split into old and new."""
+    """Measures jobs in `rounds` rounds. Records of `stored` whose job has no time left get verdict
+    skip. With `pairs` the results are split into baseline and candidate."""
 
     request: CheckRequest
     stored: Run
@@ -345,8 +349,8 @@ class JobMeasurement:
     pairs: Pairs | None = None
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        """Measure all jobs, or those of `suspects`, with `times` times the rounds. Ctrl-C and lost
-        ranks end it, and it returns what was measured."""
+        """Measure all jobs, or those of `suspects`, with `times` times the rounds. After Ctrl-C or
+        the loss of a rank, returns what was measured before."""
         records: list[Record] = []
         remarks: list[str] = []
         cut = None
@@ -368,8 +372,8 @@ class JobMeasurement:
         )
 
     def _suspect_jobs(self, suspects: Sequence[Record]) -> Iterator[Job]:
-        """The jobs restricted to these records, with the old engine of each. The largest size stays
-        if link bandwidth is measured with it, since that shows machine-wide drift."""
+        """The jobs restricted to the engines and sizes of these records, with the baseline engine
+        of each. The largest size stays if link bandwidth is measured with it, which shows drift."""
         for job in self.jobs:
             for dtype in job.dtypes:
                 records = [r for r in suspects if r.dtype == dtype and job.holds(r)]
@@ -401,7 +405,7 @@ class JobMeasurement:
                         rounds_us=(), host_us=None)
                 for record in self.stored.records if job.holds(record)
             ))  # fmt: skip
-        if code not in _WHOLE or not path.exists():
+        if code not in _COMPLETED or not path.exists():
             where = "see their standard error"
             return Cut(f"the {job.ranks} ranks ended with code {code}: {where}", code)
         result = load(path)
@@ -421,12 +425,12 @@ class JobMeasurement:
 
 
 def _pair_stored(measurement: JobMeasurement, folder: Path) -> Pairs | None:
-    """The kernels of the baseline's revision, to run in the same rounds as this tree's. None if git
-    does not have them, or if the code that kernels share has changed."""
+    """Pair this tree's kernels with those of the baseline's revision, to run both in the same
+    rounds. None if git does not have the revision, or if shared device code has changed."""
     folders = (kernels_folder() / EXCHANGES, *measurement.request.folders)
     revision = revision_of(measurement.stored, measurement.device)
     try:
-        # if shared code changed, it would run on both sides
+        # the baseline's kernels would be compiled with this tree's shared code
         if revision is None or not all(is_unchanged(revision, each) for each in source_folders()):
             return None
         base = _baseline_kernels(revision, folders, folder / "base")
@@ -442,8 +446,8 @@ def _pair_stored(measurement: JobMeasurement, folder: Path) -> Pairs | None:
 
 @dataclass(frozen=True, slots=True)
 class JobRanks:
-    """Runs jobs: starts all ranks here, or with `comm` one rank on each rank of a launcher, which
-    meet in `folder`."""
+    """Runs jobs. Without `comm`, starts all ranks of a job here; with it, starts one on each rank
+    of a launcher, with rendezvous files in `folder`."""
 
     comm: Communicator | None = None
     folder: Path = Path()
@@ -458,9 +462,9 @@ class JobRanks:
         Only standard error is shown."""
         if self.comm is None:
             return start(ranks, argv, printing=False, deadline=deadline)
-        words = [*argv, "--meet", str(self.folder / f"meeting-{next(self.numbers)}.json")]
+        words = [*argv, "--meet", str(self.folder / f"rendezvous-{next(self.numbers)}.json")]
         self.comm.broadcast(words)
-        own = _run_rank(words, deadline)
+        own = _run_as_rank(words, deadline)
         codes = self.comm.gather(own)
         return own if own == OUT_OF_TIME else worst_of_ranks(codes)
 
@@ -474,7 +478,7 @@ class JobRanks:
         """Run rank 0's commands until it broadcasts the exit code. Raises RankLost."""
         assert self.comm is not None
         while not isinstance(command := self.comm.broadcast(), int):
-            self.comm.gather(_run_rank(command, Deadline()))
+            self.comm.gather(_run_as_rank(command, Deadline()))
         return command
 
 
@@ -489,8 +493,8 @@ def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
     sizes = sorted({job.ranks for job in jobs})
     if sizes != [here.size]:
         raise UsageError(
-            f"{' and '.join(map(str, sizes))} ranks are to be measured, and {here.launcher} has "
-            f"started {here.size}: start as many, or run check alone, which starts them itself"
+            f"the baseline has {' and '.join(map(str, sizes))} ranks, and {here.launcher} started "
+            f"{here.size}: start as many, or run check without a launcher"
         )
     with temporary_folder() as folder, connect(here, here.file("-check")) as comm:
         try:
@@ -502,7 +506,7 @@ def _job_ranks(jobs: Sequence[Job]) -> Iterator[JobRanks]:
             raise
 
 
-def _run_rank(argv: Sequence[str], deadline: Deadline) -> int:
+def _run_as_rank(argv: Sequence[str], deadline: Deadline) -> int:
     with subprocess.Popen([*PROGRAM, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           env=os.environ) as process:  # fmt: skip
         try:

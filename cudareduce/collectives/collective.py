@@ -27,7 +27,7 @@ from cudareduce.collectives.engines import (
     record_choice,
 )
 from cudareduce.collectives.kernels import (
-    MOST_MAIL,
+    MOST_LL_BYTES,
     ExchangeKernel,
     edge_sizes,
     kernels_of,
@@ -36,7 +36,7 @@ from cudareduce.collectives.kernels import (
     vector_of,
 )
 from cudareduce.collectives.launcher import (
-    check_room,
+    check_memory,
     gpu_of,
     has_own_gpu,
     most_ranks,
@@ -46,22 +46,22 @@ from cudareduce.collectives.launcher import (
 from cudareduce.collectives.names import Collective
 from cudareduce.collectives.nccl import (
     KINDS,
-    Wanted,
+    RequestedLibrary,
     library_engines,
     load,
     select_libraries,
     version_in,
 )
 from cudareduce.collectives.timing import (
-    IN_A_LOOP,
+    LOOP_CALLS,
     SAMPLES,
-    UNCOUNTED,
+    WARM_UP_ROUNDS,
     LinkRates,
     measure_engines,
     with_bandwidth,
     with_times,
 )
-from cudareduce.collectives.verification import STUMBLE, verify_engine
+from cudareduce.collectives.verification import DELAY_CLOCKS, verify_engine
 from cudareduce.collectives.windows import layout, open_windows
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.machine.host import cpu_count
@@ -73,15 +73,16 @@ from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 
-#: The largest arrays in bytes that are verified before timing; timed calls verify larger ones.
+#: The largest arrays in bytes that are verified before timing. The results of larger ones are
+#: checked in timed calls.
 _ALONE_BYTES = 2**24
 _HOST_CALLS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRequest:
-    """`n` elements per rank of each size and type, the engines to use, folders of the user's
-    kernels, files of NCCL, and where the ranks meet. Each rank runs `argv`."""
+    """Options of `collective`: `n` are elements per rank, `folders` hold the user's kernels, `nccl`
+    are files of the library, `meet` is the rendezvous, `argv` is what each rank runs."""
 
     collective: Collective
     n: tuple[int, ...]
@@ -108,14 +109,14 @@ def collective(request: CollectiveRequest) -> int:
     """Start the ranks, or be one of them. Returns the exit code: 3 if an engine is wrong. Raises
     UsageError, EnvironmentProblem and RankLost."""
     if 0 in request.n:
-        raise UsageError("--n 0: there is nothing to exchange")
+        raise UsageError("--n 0: a collective takes at least one element")
     kernels, auto = _select_kernels(request)
     request.outputs.check()
     placement = find_placement(os.environ)
     if placement is None:
         ranks = request.ranks or most_ranks()
-        check_room(max(request.n), ranks)
-        for file in request.nccl:  # once, before ranks start: an error, not a row of the table
+        check_memory(max(request.n), ranks)
+        for file in request.nccl:  # an unusable file is an error here, not a skipped row
             version_in(file)
         return start(ranks, request.argv)
     if request.ranks not in (None, placement.size):
@@ -124,14 +125,14 @@ def collective(request: CollectiveRequest) -> int:
             "--ranks out"
         )
     with connect(placement, request.meet) as comm:
-        return int(comm.broadcast(_run_rank(request, kernels, auto, comm, placement)))
+        return int(comm.broadcast(_run_as_rank(request, kernels, auto, comm, placement)))
 
 
 def _select_kernels(
     request: CollectiveRequest,
 ) -> tuple[tuple[ExchangeKernel, ...], tuple[ExchangeKernel, ...]]:
-    """The requested kernels, by default all correct ones, and those that `peer:auto` chooses from,
-    if it is requested."""
+    """The requested kernels (by default all correct ones), and the kernels that `peer:auto` selects
+    from if it is requested."""
     names = request.engine
     kernels = kernels_of(load_kernels(request.folders), request.collective).values()
     correct = tuple(kernel for kernel in kernels if kernel.wrong is None)
@@ -153,11 +154,11 @@ def _select_kernels(
     return tuple(named), tuple(auto)
 
 
-def _run_rank(
+def _run_as_rank(
     request: CollectiveRequest, kernels: tuple[ExchangeKernel, ...],
     auto: tuple[ExchangeKernel, ...], comm: Communicator, placement: Placement,
 ) -> int:  # fmt: skip
-    """The part of one rank. Returns its exit code."""
+    """Measure as one of the ranks. Returns this rank's exit code."""
     spec, remarks = choose_backend(request.backend, gpu_of(placement), not request.no_cache)
     spec = replace(spec, threads=max(1, cpu_count() // placement.size))
     require_equal(comm, [
@@ -188,7 +189,7 @@ def _run_rank(
     if comm.rank == 0:
         protocol = {
             "collective": request.collective, "engines": list(request.engine), "timing": "warm",
-            "rounds": request.rounds if timed else None, "samples": SAMPLES, "loop": IN_A_LOOP,
+            "rounds": request.rounds if timed else None, "samples": SAMPLES, "loop": LOOP_CALLS,
             "remarks": notes,
         }  # fmt: skip
         run = Run(tool(request.argv), device, protocol, tuple(records))
@@ -198,9 +199,9 @@ def _run_rank(
 
 def requested_libraries(
     request: CollectiveRequest, *, timed: bool
-) -> tuple[tuple[Wanted, ...], str]:  # fmt: skip
-    """The requested libraries, else NCCL if it is installed and times are measured; and a remark if
-    it is not."""
+) -> tuple[tuple[RequestedLibrary, ...], str]:  # fmt: skip
+    """The requested libraries, and a remark. By default NCCL if times are measured; the remark says
+    why it cannot be loaded."""
     if request.engine or request.nccl:
         return select_libraries(request.engine or ("nccl",), request.nccl), ""
     if not timed:
@@ -214,13 +215,16 @@ def requested_libraries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveExperiment:
-    """What to run: a collective with some kernels, the kernels that `peer:auto` chooses from,
-    libraries, and the host, at some sizes; in `rounds` rounds if `timed`."""
+    """One collective with the engines and sizes to measure.
+
+    `auto` are the kernels that `peer:auto` selects from, `by_host` adds the host engine. Without
+    `timed`, engines are verified only.
+    """
 
     collective: Collective
     kernels: tuple[ExchangeKernel, ...]
     auto: tuple[ExchangeKernel, ...] = ()
-    libraries: tuple[Wanted, ...] = ()
+    libraries: tuple[RequestedLibrary, ...] = ()
     by_host: bool
     sizes: tuple[int, ...]
     timed: bool
@@ -240,7 +244,7 @@ def run_collective(
         library_engines(experiment.libraries, stage, timed) as (libraries, absent),
     ):
         host = HostEngine(stage)
-        tested: list[Engine] = [*_own_engines(experiment, stage, STUMBLE), *libraries]
+        tested: list[Engine] = [*_compile_engines(experiment, stage, DELAY_CLOCKS), *libraries]
         tested += [host] if experiment.by_host else []
         verified: dict[str, Record] = {}
         with phase(f"verifying {reduction.dtype.name}", len(tested), quiet=experiment.quiet) as bar:
@@ -253,9 +257,9 @@ def run_collective(
         right = {name for name, record in verified.items() if record.verdict == "pass"}
         records = [r for name, r in verified.items() if timed is None or name not in right]
         if timed:
-            engines: list[StreamEngine] = [*_own_engines(experiment, stage), *libraries]
+            engines: list[StreamEngine] = [*_compile_engines(experiment, stage), *libraries]
             engines = [engine for engine in engines if engine.name in right]
-            steps = len(sizes) * (experiment.rounds + UNCOUNTED)
+            steps = len(sizes) * (experiment.rounds + WARM_UP_ROUNDS)
             name = f"measuring {reduction.dtype.name}"
             with phase(name, steps, quiet=experiment.quiet) as bar:
                 measured, links = measure_engines(
@@ -271,7 +275,7 @@ def run_collective(
                 records.append(record)
             for n in sizes if host.name in right else ():
                 if n <= host.largest:
-                    us = host_clock_us(stage, partial(host.run, n, next(numbers)))
+                    us = time_on_host(stage, partial(host.run, n, next(numbers)))
                     version = f"cudareduce {__version__}"
                     records.append(replace(verified["host"], n=n, host_us=us, version=version))
         for record in absent:
@@ -289,24 +293,24 @@ def _most_verified(experiment: CollectiveExperiment, stage: Stage) -> int:
     most = max(experiment.sizes)
     if stage.backend.timed():
         alone = _ALONE_BYTES // stage.reduction.dtype.size
-        alone -= alone % (vector_of(stage.reduction) * stage.comm.size)  # equal shares
+        alone -= alone % (vector_of(stage.reduction) * stage.comm.size)  # equal slices
         most = min(most, alone)
     return most
 
 
-def _own_engines(
-    experiment: CollectiveExperiment, stage: Stage, stumble: int = 0
+def _compile_engines(
+    experiment: CollectiveExperiment, stage: Stage, delay_clocks: int = 0
 ) -> list[StreamEngine]:
     kernels = dict.fromkeys((*experiment.kernels, *experiment.auto))
-    compiled = dict(zip(kernels, kernel_engines(stage, list(kernels), stumble), strict=True))
+    compiled = dict(zip(kernels, kernel_engines(stage, list(kernels), delay_clocks), strict=True))
     engines: list[StreamEngine] = [compiled[kernel] for kernel in experiment.kernels]
     if experiment.auto:
         engines.append(AutoEngine(stage, {k.short: compiled[k] for k in experiment.auto}))
     return engines
 
 
-def host_clock_us(stage: Stage, call: Callable[[], None]) -> float:
-    """The median time of a call by the host's clock, of the slowest rank."""
+def time_on_host(stage: Stage, call: Callable[[], None]) -> float:
+    """The median time of a call in us, by the host's clock, on the slowest rank."""
     times = []
     for _ in range(_HOST_CALLS):
         stage.comm.barrier()
@@ -326,7 +330,7 @@ def _open_stage(
     edges = [n for kernel in kernels for n in edge_sizes(kernel, reduction, comm.size)]
     nbytes = max(*experiment.sizes, *edges, 1) * size
     words = -(-size // 4)
-    mail = 2 * comm.size * min(nbytes, MOST_MAIL) // size * words * 8
+    mail = 2 * comm.size * min(nbytes, MOST_LL_BYTES) // size * words * 8
     sends_shares = any(kernel.mail == "shares" for kernel in kernels)
     slots = slots_bytes(comm.size, nbytes) if sends_shares else 0
     parts = layout(comm.size, nbytes, mail, slots, max(1, len(kernels)))

@@ -1,10 +1,10 @@
-"""Ranks: how they find each other, what they exchange on the host, and who is lost.
+"""Rendezvous of ranks, messages between their hosts, and detection of lost ranks.
 
 Rank 0 listens on a TCP port. The others read its hosts, port and key from a file, or dial
 tcp://HOST:PORT with the launcher's job name as key. Both sides prove that they know the key. Each
-other rank has two connections to rank 0. One carries data. On the other, both ends send heartbeats,
-so that a rank that ended or stands still is found while the main thread waits in a kernel or in a
-library.
+other rank has two connections to rank 0. One carries data. On the other, both ends send heartbeats
+from a thread, so that the loss of a rank is detected even while the main thread waits in a kernel
+or a library.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,23 +34,23 @@ from cudareduce.libraries.contract import AbsentError
 
 Value = TypeVar("Value")
 
-#: Seconds until all ranks must have come, and until a connection must have proved its key.
+#: Seconds until all ranks must have connected, and until a connection must have proved its key.
 ARRIVAL_S, _HANDSHAKE_S = 30.0, 2.0
 #: Seconds without a heartbeat after which a rank counts as lost. Heartbeats are sent seven times as
-#: often; after a loss the main thread has two of these to end, and closing waits as long.
+#: often; after a loss the main thread has two heartbeats to end, and closing waits as long.
 SILENCE_S, _BEATS, _END_BEATS = 7.0, 7, 2
-#: Seconds that a call which waits for other ranks may take: many times more than it needs.
+#: Limit in s for a call that waits for other ranks: many times more than it needs.
 LIMIT_S = 30.0
 #: Part of the last line of a process that `watchdog` ended.
-GAVE_UP = "has not ended within"
+TIMED_OUT_TEXT = "has not ended within"
 LIBRARY_REMEDY = "see what else runs on these GPUs, and what NCCL_DEBUG=INFO prints"
 #: Variable with the id of the process that started the ranks of a command.
 STARTED_BY = "CUDAREDUCE_STARTED_BY"
-_BEAT, _LEAVES, _LOST = b"beat", b"leaves", b"lost:"
+_BEAT, _GOODBYE, _LOST = b"beat", b"leaves", b"lost:"
 
 
 class RankLost(EnvironmentProblem):
-    """A rank did not come, ended, or stands still."""
+    """A rank did not connect, ended, or sends no heartbeats."""
 
 
 class Launcher(NamedTuple):
@@ -62,11 +63,12 @@ class Launcher(NamedTuple):
     job: str
 
 
-OWN = Launcher("cudareduce", "CUDAREDUCE_RANK", "CUDAREDUCE_RANKS", "CUDAREDUCE_LOCAL_RANK",
-               "CUDAREDUCE_JOB")  # fmt: skip
+OWN_LAUNCHER = Launcher(
+    "cudareduce", "CUDAREDUCE_RANK", "CUDAREDUCE_RANKS", "CUDAREDUCE_LOCAL_RANK", "CUDAREDUCE_JOB"
+)
 #: Slurm is last: an interactive shell has SLURM_PROCID too, for programs that run alone.
 LAUNCHERS = (
-    OWN,
+    OWN_LAUNCHER,
     Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"),
     Launcher("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
              "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"),
@@ -87,7 +89,8 @@ class Placement:
     job: str
 
     def file(self, purpose: str = "") -> str:
-        """The default rendezvous file: in this folder, named after the job and a `purpose`."""
+        """The default rendezvous file: in the current folder, named after the job and `purpose`.
+        Ranks of a launcher share no other name."""
         return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', self.job)}{purpose}.json"
 
 
@@ -138,7 +141,7 @@ def _receive(connection: Connection) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The connections to another rank."""
+    """Another rank and the connections to it: `data` for messages, `watch` for heartbeats."""
 
     rank: int
     host: str
@@ -154,7 +157,7 @@ class Peer:
 
     def close(self, limit_s: float) -> None:
         """Close both connections. Reads heartbeats until the other end closes: closing a socket
-        with unread bytes would discard what was sent last."""
+        with unread bytes would discard the last message sent."""
         deadline = time.monotonic() + limit_s
         with suppress(OSError, EOFError):
             _shut_down(self.watch, socket.SHUT_WR)
@@ -170,9 +173,11 @@ def _shut_down(connection: Connection, how: int) -> None:
 
 
 class Communicator:
-    """The connections of one rank: on rank 0 to all others in order, elsewhere to rank 0. A context
-    manager, which closes them. The process also ends with the `parent` that started it. All methods
-    raise RankLost."""
+    """Messages among ranks. Rank 0 is connected to all others, they to rank 0 only.
+
+    A context manager, which closes the connections. If `parent` is given, this process ends when
+    that process does. All methods raise RankLost.
+    """
 
     def __init__(
         self, rank: int, size: int, peers: list[Peer], parent: int | None = None,
@@ -189,19 +194,19 @@ class Communicator:
     def gather(self, value: Any) -> list[Any]:
         """On rank 0 the values of all ranks in order, elsewhere an empty list."""
         if self.rank:
-            with self._reaching(self._peers[0]):
+            with self._failures_of(self._peers[0]):
                 _send(self._peers[0].data, value)
             return []
         values = [value]
         for peer in self._peers:
-            with self._reaching(peer):
+            with self._failures_of(peer):
                 values.append(_receive(peer.data))
         return values
 
     def broadcast(self, value: Any = None) -> Any:
         """Rank 0's value, on all ranks."""
         for peer in self._peers:
-            with self._reaching(peer):
+            with self._failures_of(peer):
                 if self.rank:
                     return _receive(peer.data)
                 _send(peer.data, value)
@@ -220,8 +225,8 @@ class Communicator:
         self.all_gather(None)
 
     @contextmanager
-    def doing(self, activity: str) -> Iterator[None]:
-        """Name what all ranks do inside, for the message if one is lost."""
+    def during(self, activity: str) -> Iterator[None]:
+        """Name what all ranks do in the block, for the message if one is lost."""
         self._activity = activity
         try:
             yield
@@ -229,9 +234,9 @@ class Communicator:
             self._activity = ""
 
     @contextmanager
-    def _reaching(self, peer: Peer) -> Iterator[None]:
-        """Raises RankLost if the connection fails: the watchdog knows which rank is the cause, once
-        its own connection has told it."""
+    def _failures_of(self, peer: Peer) -> Iterator[None]:
+        """Raise RankLost if the connection fails in the block, with the cause that the heartbeat
+        thread detects."""
         try:
             yield
         except (OSError, EOFError):
@@ -249,7 +254,7 @@ class Communicator:
             awake = now
             if now - beaten >= self._beat_s:
                 beaten = now
-                self._tell(_BEAT)
+                self._notify(_BEAT)
             ready = wait([peer.watch for peer in heard], self._beat_s / 4) if heard else []
             if not heard:
                 self._closing.wait(self._beat_s / 4)
@@ -259,7 +264,7 @@ class Communicator:
                 except (OSError, EOFError):
                     return self._fail(peer.ended)
                 heard[peer] = time.monotonic()
-                if message == _LEAVES:
+                if message == _GOODBYE:
                     del heard[peer]
                 elif message.startswith(_LOST):
                     return self._fail(message.removeprefix(_LOST).decode())
@@ -275,11 +280,11 @@ class Communicator:
         return None
 
     def _fail(self, why: str) -> None:
-        """Tell all ranks why the run ends, wake the main thread, and end the process if that does
-        not: it may wait in a kernel for the rank that is lost."""
-        doing = self._activity
-        self._why = why if not doing or doing in why else f"{why}; all were at {doing}"
-        self._tell(_LOST + self._why.encode())
+        """Send all ranks the reason, wake the main thread, and end the process if the main thread
+        does not: it may wait in a kernel for the lost rank."""
+        activity = self._activity
+        self._why = f"{why}; all were at {activity}" if activity not in why else why
+        self._notify(_LOST + self._why.encode())
         self._failed.set()
         for peer in self._peers:
             _shut_down(peer.data, socket.SHUT_RDWR)  # wakes a thread that waits for data
@@ -287,7 +292,7 @@ class Communicator:
             _print_last(self._why)
             os._exit(RankLost.exit_code)
 
-    def _tell(self, message: bytes) -> None:
+    def _notify(self, message: bytes) -> None:
         for peer in self._peers:
             with suppress(OSError):
                 peer.watch.send_bytes(message)
@@ -297,22 +302,22 @@ class Communicator:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, RankLost):
-            self._tell(_LOST + f"rank {self.rank} on {socket.gethostname()}: {error}".encode())
+            self._notify(_LOST + f"rank {self.rank} on {socket.gethostname()}: {error}".encode())
         self._closing.set()
         self._thread.join()
         if not self._failed.is_set():
-            self._tell(_LEAVES)
+            self._notify(_GOODBYE)
         for peer in self._peers:
             peer.close(self._end_s)
 
 
 def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
-    """What this rank makes, once all ranks have made theirs. Raises AbsentError on all ranks, with
-    the first one's reason, if one cannot, and RankLost."""
-    made: list[Value] = []
+    """Call `make` on every rank and return this rank's value. If it fails on a rank, raises
+    AbsentError on all, with the first rank's reason. Raises RankLost."""
+    values: list[Value] = []
     why = None
     try:
-        made.append(make())
+        values.append(make())
     except RankLost:
         raise
     except (AbsentError, UsageError, EnvironmentProblem, KernelFault) as error:
@@ -320,7 +325,7 @@ def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
     for reason in comm.all_gather(why):
         if reason:
             raise AbsentError(reason)
-    return made[0]
+    return values[0]
 
 
 def _print_last(why: str) -> None:
@@ -333,11 +338,11 @@ def watchdog(
     call: str, limit_s: float = LIMIT_S, remedy: str = LIBRARY_REMEDY,
     code: int = EnvironmentProblem.exit_code,
 ) -> Iterator[None]:  # fmt: skip
-    """End this process with `code` if the block takes longer: a library or kernel that waits for
-    another rank can only be ended so. The other ranks notice the end."""
+    """End this process with exit code `code` if the block takes longer than `limit_s`: a library or
+    kernel that waits for another rank cannot be interrupted. The other ranks detect the end."""
 
     def end() -> None:
-        _print_last(f"{call} {GAVE_UP} {limit_s:g} s: {remedy}")
+        _print_last(f"{call} {TIMED_OUT_TEXT} {limit_s:g} s: {remedy}")
         os._exit(code)
 
     timer = Timer(limit_s, end)
@@ -353,10 +358,10 @@ def connect(
     placement: Placement, where: str | None = None, *, arrival_s: float = ARRIVAL_S,
     silence_s: float = SILENCE_S,
 ) -> Communicator:  # fmt: skip
-    """Connect to the other ranks. `where` is a file that all can read, named after the job unless
-    given, or tcp://HOST:PORT of rank 0. Raises RankLost if one does not come within `arrival_s`,
-    and UsageError for an unusable `where`."""
-    own = placement.launcher == OWN.name  # all ranks are on this host
+    """Connect to the other ranks. `where` is a file that all can read (by default named after the
+    job), or tcp://HOST:PORT of rank 0. Raises RankLost if a rank does not connect within
+    `arrival_s`, and UsageError for an unusable `where`."""
+    own = placement.launcher == OWN_LAUNCHER.name  # all ranks are on this host
     if where is None:
         where = placement.job if own else placement.file()
     address = _address(where)
@@ -394,21 +399,25 @@ def _listen(where: str, address: tuple[str, int]) -> socket.socket:
         return socket.create_server(address)
     except OSError as error:
         raise UsageError(
-            f"--meet {where}: rank 0 cannot listen there ({error.strerror}): give this host, and "
-            "another port"
+            f"--meet {where}: rank 0 cannot listen there ({error.strerror}): give the host of rank "
+            "0, and another port"
         ) from None
 
 
 def _publish(path: Path, hosts: list[str], port: int) -> bytes:
-    """Write hosts, port and a new key to a file; returns the key. Raises UsageError."""
+    """Write hosts, port and a new key to a file that only this user can read; returns the key.
+    Raises UsageError."""
     if path.exists() and _read_file(path) is None:
-        raise UsageError(f"--meet {path} is another file: name one that does not exist")
+        raise UsageError(
+            f"--meet {path} is a file of something else, or of another user: name one that does "
+            "not exist"
+        )
     key = secrets.token_hex(16)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        part.touch(mode=0o600)
-        part.write_text(json.dumps([hosts, port, key]))
-        part.replace(path)
+        handle, part = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w") as file:
+            json.dump([hosts, port, key], file)
+        Path(part).replace(path)
     except OSError as error:
         raise UsageError(
             f"--meet {path}: cannot be written ({error.strerror}): name a file in a folder that "
@@ -418,15 +427,19 @@ def _publish(path: Path, hosts: list[str], port: int) -> bytes:
 
 
 def _read_file(path: Path) -> tuple[list[str], int, bytes] | None:
-    """Hosts, port and key of rank 0; None if the file is missing or holds something else."""
+    """Hosts, port and key of rank 0; None if the file is missing, holds something else, or belongs
+    to another user, who could pose as rank 0."""
     with suppress(Exception):
+        # root may read what a network file system stores as another user's
+        if os.geteuid() not in (0, path.stat().st_uid):
+            return None
         hosts, port, key = json.loads(path.read_text())
         return [str(host) for host in hosts], int(port), str(key).encode()
     return None
 
 
 class _Greeting(NamedTuple):
-    """What a rank sends first on each of its two connections, whose `channel` is data or watch."""
+    """The first message of a rank on each of its two connections. `channel` is data or watch."""
 
     rank: int
     size: int
@@ -443,26 +456,26 @@ def _accept(
     while len(known) < 2 * (size - 1):
         server.settimeout(max(0.01, deadline - time.monotonic()))
         try:
-            connection = _open(server.accept()[0])
+            connection = _wrap_socket(server.accept()[0])
         except TimeoutError:
             missing = [str(rank) for rank in range(1, size) if (rank, "data") not in known]
             names = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}"
             raise RankLost(
-                f"{names} of {size} did not come within {limit_s:.0f} s: see that all were "
+                f"{names} of {size} did not connect within {limit_s:.0f} s: see that all were "
                 "started, and what they printed"
             ) from None
         greeting = None
-        with suppress(Exception):  # not a rank of this job
+        with suppress(Exception):  # a connection that is not from a rank of this job
             deliver_challenge(connection, key)
             answer_challenge(connection, key)
-            rank, said_size, host, channel = _receive(connection)
-            greeting = _Greeting(int(rank), int(said_size), str(host), str(channel))
+            rank, ranks, host, channel = _receive(connection)
+            greeting = _Greeting(int(rank), int(ranks), str(host), str(channel))
         if greeting and greeting.size != size:
             why = (
                 f"rank {greeting.rank} on {greeting.host} is one of {greeting.size}, and rank 0 "
-                f"one of {size}: start all ranks with the same number of them"
+                f"one of {size}: start all with the same number of ranks"
             )
-            for other in (connection, *(one for one, _ in known.values())):
+            for other in (connection, *(connected for connected, _ in known.values())):
                 with suppress(OSError):
                     _send(other, {"error": why})
             raise UsageError(why)
@@ -478,7 +491,7 @@ def _accept(
         data, host = known[rank, "data"]
         peers.append(Peer(rank, host, data, known[rank, "watch"][0]))
     for peer in peers:
-        _send(peer.data, {})  # all have come
+        _send(peer.data, {})  # all ranks are connected
     return peers
 
 
@@ -495,7 +508,7 @@ def _dial(
                 data, host = _greet(placement, *published, "data")
                 watch, _ = _greet(placement, *published, "watch")
                 if data.poll(max(0.0, deadline - time.monotonic())):
-                    _checked(_receive(data))
+                    _raise_refusal(_receive(data))
                     return Peer(0, host, data, watch)
         except UsageError:
             raise
@@ -503,8 +516,8 @@ def _dial(
             pass  # not rank 0 of this job, or not yet
         time.sleep(0.05)
     raise RankLost(
-        f"rank 0 did not appear at {where} within {limit_s:.0f} s, or not all others did: see "
-        "that all were started, with the same --meet"
+        f"not all ranks connected at {where} within {limit_s:.0f} s: see that all were started, "
+        "with the same --meet"
     )
 
 
@@ -518,23 +531,23 @@ def _greet(
             break
     else:
         sock = socket.create_connection((hosts[-1], port), _HANDSHAKE_S)
-    connection = _open(sock)
+    connection = _wrap_socket(sock)
     answer_challenge(connection, key)
     deliver_challenge(connection, key)
     greeting = _Greeting(placement.rank, placement.size, socket.gethostname(), channel)
     _send(connection, greeting)
-    host = str(_checked(_receive(connection))["host"])
+    host = str(_raise_refusal(_receive(connection))["host"])
     _limit_reads(connection, 0)
     return connection, host
 
 
-def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+def _raise_refusal(reply: dict[str, Any]) -> dict[str, Any]:
     if "error" in reply:
         raise UsageError(reply["error"])
     return reply
 
 
-def _open(sock: socket.socket) -> Connection:
+def _wrap_socket(sock: socket.socket) -> Connection:
     """A connection whose reads fail after `_HANDSHAKE_S`."""
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -544,7 +557,7 @@ def _open(sock: socket.socket) -> Connection:
 
 
 def _limit_reads(connection: Connection, seconds: float) -> None:
-    """Make reads fail after so many seconds; 0 is no limit."""
+    """Make reads fail after `seconds`; 0 is no limit."""
     with socket.socket(fileno=os.dup(connection.fileno())) as sock:
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)

@@ -1,7 +1,7 @@
-"""Engines that run collectives: our kernels over peer memory, and the host.
+"""Engines that run collectives: our kernels over peer memory, and NumPy on the host.
 
 All ranks call an engine with the same call numbers, which grow by one. A call ends when this rank
-has its result. `peer:auto` takes the fastest kernel for the array's size.
+has its result. `peer:auto` selects the fastest kernel for the array's size from a cost model.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import Backend, BackendName, Launch, Program, Source
+from cudareduce.backend import Backend, BackendName, Launch, Program, Source, require_built
 from cudareduce.collectives.communicator import LIBRARY_REMEDY, LIMIT_S, Communicator, watchdog
 from cudareduce.collectives.inputs import UFUNCS, output_slice
 from cudareduce.collectives.kernels import (
     AUTO,
-    MOST_MAIL,
+    MOST_LL_BYTES,
     ExchangeKernel,
     edge_sizes,
     helper_kernel,
@@ -35,9 +35,9 @@ from cudareduce.reduction.inputs import as_numbers, stored
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 
-#: Limits for a call of a kernel in s, a thousand times what it takes, on GPUs and on the emulator.
+#: Limits in s for a kernel call, on GPUs and on the emulator: a thousand times its duration.
 _CALL_S, _EMULATED_S = 10.0, 60.0
-_KERNEL_REMEDY = "a kernel waits for other ranks by `wait`, which gives up, or its loop has no end"
+_KERNEL_REMEDY = "see that it waits for other ranks only with `wait`, and that its loops end"
 #: The largest array in bytes that the host engine takes.
 _HOST_BYTES = 2**22
 
@@ -46,7 +46,7 @@ def engine_record(
     collective: Collective, reduction: Reduction, ranks: int, backend: BackendName, engine: str,
     n: int, **fields: Any,
 ) -> Record:  # fmt: skip
-    """The record of an engine that is right, unless `fields` say otherwise."""
+    """A record with verdict pass and no times; `fields` override."""
     plain = Record(
         kernel=collective, op=reduction.op.name, dtype=reduction.dtype.name,
         acc=reduction.acc.name, n=n, rows=1, block=None, items=None, grid=None, passes=None,
@@ -59,7 +59,7 @@ def engine_record(
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What all engines of a run share."""
+    """Backend, ranks, windows and problem that all engines of a run share."""
 
     backend: Backend
     comm: Communicator
@@ -68,7 +68,7 @@ class Stage:
     reduction: Reduction
 
     def own_slice(self, n: int) -> slice:
-        """The elements of the result of `n` that this rank must have."""
+        """The elements of the result for `n` elements that this rank receives."""
         return output_slice(self.collective, self.reduction, self.comm.rank, self.comm.size, n)
 
     def record(self, engine: str, n: int, **fields: Any) -> Record:
@@ -78,9 +78,12 @@ class Stage:
 
 
 class Engine(ABC):
-    """One implementation of a collective. It takes up to `largest` elements. `edges` are sizes that
-    must be verified, each with the number of blocks to launch. `version` is a library's, the
-    SHA-256 sums are those of a kernel's source and machine code."""
+    """One implementation of a collective.
+
+    `largest` is the most elements that it takes. `edges` maps sizes that must be verified to the
+    number of blocks to launch. `version` is set for libraries, `source_sha` and `binary_sha`
+    (SHA-256 of source and machine code) for kernels.
+    """
 
     name: str
     largest: float = inf
@@ -98,12 +101,12 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, n: int, call: int, late: int = 0) -> None:
-        """Run one call on `n` elements. In builds that stumble, rank `late` does."""
+        """Run one call on `n` elements. In builds with delays, rank `late` is delayed."""
 
 
 class StreamEngine(Engine):
-    """An engine whose calls run on a GPU's stream, so that they can be timed. A call that takes
-    longer than `limit_s` ends the process with `exit_code`, and prints `remedy`."""
+    """An engine whose calls are enqueued on a GPU's stream, so that they can be timed. A call that
+    takes longer than `limit_s` ends the process with `exit_code` and prints `remedy`."""
 
     limit_s, remedy, exit_code = LIMIT_S, LIBRARY_REMEDY, EnvironmentProblem.exit_code
 
@@ -119,26 +122,27 @@ class StreamEngine(Engine):
 
 
 def raise_if_gave_up(stage: Stage) -> None:
+    """Raise KernelFault if a kernel of this rank timed out in `Ranks::wait`."""
     gave_up, rank = stage.backend.download(stage.windows.status, "uint32", 2)
     if gave_up:
-        raise KernelFault(f"rank {stage.windows.rank} has waited too long for rank {rank}")
+        raise KernelFault(f"rank {stage.windows.rank} timed out waiting for rank {rank}")
 
 
 class KernelEngine(StreamEngine):
-    """One of our kernels. `number` selects its flags in the window, so that its barriers can count
-    freely. With `stumble` it is built for verification."""
+    """One of our kernels. `number` selects its own flags in the window, so that barrier numbers of
+    kernels do not collide. With `delay_clocks` it is built for verification."""
 
     remedy, exit_code = _KERNEL_REMEDY, KernelFault.exit_code
 
     def __init__(
-        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int, stumble: int
+        self, stage: Stage, kernel: ExchangeKernel, program: Program, number: int, delay_clocks: int
     ) -> None:
         super().__init__(stage)
         self.name, self.source_sha, self.binary_sha = kernel.engine, kernel.sha, program.binary_sha
         self.limit_s = _CALL_S if stage.backend.timed() else _EMULATED_S
         if kernel.mail == "packets":
-            self.largest = MOST_MAIL // stage.reduction.dtype.size
-        if stumble:
+            self.largest = MOST_LL_BYTES // stage.reduction.dtype.size
+        if delay_clocks:
             self.edges = edge_sizes(kernel, stage.reduction, stage.comm.size)
         self._kernel, self._program = kernel, program
         self._flags = stage.windows.layout.flags + number * flags_bytes(stage.comm.size)
@@ -147,7 +151,7 @@ class KernelEngine(StreamEngine):
         stage, kernel, parts = self.stage, self._kernel, self.windows.layout
         count = n if kernel.mail == "packets" else -(-n // vector_of(stage.reduction))
         blocks, mail = -(-count // kernel.block), parts.mail
-        if kernel.mail == "shares":  # half of the blocks send, half add
+        if kernel.mail == "shares":  # half of the blocks send, the others combine
             blocks, mail = 2 * -(-blocks // stage.comm.size), parts.slots
         grid = max(1, min(blocks, self.edges.get(n, kernel.blocks)))
         args = [parts.input, parts.output, count, self._flags, mail, call]
@@ -156,7 +160,7 @@ class KernelEngine(StreamEngine):
 
 
 class HostEngine(Engine):
-    """Combines the arrays with NumPy, over the communicator's connections."""
+    """Gathers all arrays over the communicator and combines them with NumPy."""
 
     name = "host"
 
@@ -182,13 +186,13 @@ class HostEngine(Engine):
 
 
 def kernel_engines(
-    stage: Stage, kernels: Sequence[ExchangeKernel], stumble: int = 0
+    stage: Stage, kernels: Sequence[ExchangeKernel], delay_clocks: int = 0
 ) -> list[KernelEngine]:
-    """Compile our kernels as engines, to be verified in builds that stumble, else to be timed."""
+    """Compile our kernels as engines: with `delay_clocks` for verification, else for timing."""
     reduction, ranks = stage.reduction, stage.comm.size
-    programs = compile_programs(stage, [source(k, reduction, ranks, stumble) for k in kernels])
+    programs = compile_programs(stage, [source(k, reduction, ranks, delay_clocks) for k in kernels])
     return [
-        KernelEngine(stage, kernel, programs[number], number, stumble)
+        KernelEngine(stage, kernel, programs[number], number, delay_clocks)
         for number, kernel in enumerate(kernels)
     ]
 
@@ -200,12 +204,7 @@ def compile_helpers(stage: Stage, file: str, *entries: str) -> list[Program]:
 
 def compile_programs(stage: Stage, sources: Sequence[Source]) -> list[Program]:
     """Compile sources that must compile. Raises BuildError, EnvironmentProblem and RankLost."""
-    programs = []
-    for program in build_programs(stage, sources):
-        if isinstance(program, BuildError):
-            raise program
-        programs.append(program)
-    return programs
+    return require_built(build_programs(stage, sources))
 
 
 def build_programs(stage: Stage, sources: Sequence[Source]) -> list[Program | BuildError]:
@@ -215,14 +214,13 @@ def build_programs(stage: Stage, sources: Sequence[Source]) -> list[Program | Bu
     programs = stage.backend.build(sources)
     if stage.comm.rank == 0:
         stage.comm.barrier()
-    stage.comm.barrier()  # no kernel waits for a rank that compiles
+    stage.comm.barrier()  # no kernel waits for a rank that still compiles
     return [program for program in programs if program is not None]  # None only at a deadline
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A cost model: `floor_us` for an empty array, plus `wire(ranks)` times the array's bytes over
-    a link of `gb_s`."""
+    """A cost model: time = `floor_us` + `wire(ranks)` * array bytes / `gb_s`."""
 
     floor_us: float
     gb_s: float
@@ -250,8 +248,8 @@ _VALUE_BYTES = 4
 
 
 def fastest_kernel(collective: str, known: Collection[str], ranks: int, n: int, size: int) -> str:
-    """The kernel with the lowest modelled time for `n` elements of `size` bytes. A kernel without a
-    cost model is taken only if there is no other."""
+    """The kernel in `known` with the lowest modelled time for `n` elements of `size` bytes. If none
+    has a cost model, the first one."""
     costs = COSTS[collective]
 
     def us(name: str) -> float:
@@ -261,14 +259,14 @@ def fastest_kernel(collective: str, known: Collection[str], ranks: int, n: int, 
         return cost.floor_us + cost.wire(ranks) * nbytes / cost.gb_s / 1e3
 
     fitting = [name for name in known if name in costs]
-    if n * size > MOST_MAIL:
+    if n * size > MOST_LL_BYTES:
         fitting = [name for name in fitting if name != "packets"]
     return min(fitting, key=us) if fitting else next(iter(known))
 
 
 class AutoEngine(StreamEngine):
-    """The engine `peer:auto`, which chooses one of some kernels at each size. Its SHA-256 sums stay
-    unknown, so that no comparison takes it for unchanged code."""
+    """The engine `peer:auto`, which selects a kernel for each size. Its hashes stay None, so that
+    no comparison treats it as identical code."""
 
     name = f"peer:{AUTO}"
     remedy, exit_code = _KERNEL_REMEDY, KernelFault.exit_code
@@ -284,7 +282,7 @@ class AutoEngine(StreamEngine):
 
 
 def record_choice(record: Record, known: Collection[str]) -> Record:
-    """The record with the kernel that `peer:auto` chose; other records are unchanged."""
+    """The record with `chosen` set if its engine is `peer:auto`; else the record unchanged."""
     if record.engine != AutoEngine.name:
         return record
     size = DTYPES[record.dtype].size

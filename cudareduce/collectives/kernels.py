@@ -1,4 +1,4 @@
-"""Kernels that several GPUs run together: one file each in kernels/ranks.
+"""Multi-GPU kernels: one file each in kernels/ranks.
 
 Each file has front matter. Its arguments are `(const __grid_constant__ Ranks ranks, size_t in,
 size_t out, size_t count, size_t flags, size_t mail, size_t call)`: the addresses of all windows,
@@ -27,27 +27,28 @@ from cudareduce.reduction.operators import Reduction
 #: Bytes of a vector load.
 PACK_BYTES = 16
 #: The largest array in bytes for the LL protocol, in which half of the bytes sent are flags.
-MOST_MAIL = 2**18
-#: The largest grid: all blocks must be resident, on any GPU and on the emulator.
-MOST_AT_ONCE = 128
-#: Blocks of a test launch in which each block has several tiles, both when sending and adding.
-FEW = 4
-#: How a kernel sends data: `packets` in the LL protocol, a flag and data in one 8-byte store, or
-#: `shares` to slots for whole arrays.
+MOST_LL_BYTES = 2**18
+#: The largest grid: blocks wait for each other, so all must be resident on any GPU and on the
+#: emulator.
+MOST_RESIDENT = 128
+#: Blocks of a test launch in which each block sends and combines several tiles.
+TEST_BLOCKS = 4
+#: How a kernel sends data: `packets` by the LL protocol (flag and data in one 8-byte store), or
+#: `shares`, tile by tile into slots for whole arrays.
 Mail = Literal["packets", "shares"]
 MAILS: tuple[Mail, ...] = get_args(Mail)
 #: Fields that do not come from the front matter.
 _OF_FILE = ("id", "path", "text")
-#: The name of the engine that chooses a kernel.
+#: The short name of the engine that selects a kernel.
 AUTO = "auto"
-#: When a kernel gives up waiting: clocks of an SM, or ns on the emulator.
-PATIENCE = 10_000_000_000
+#: How long a kernel waits for another rank: SM clocks, or ns on the emulator.
+WAIT_LIMIT = 10_000_000_000
 _DEVICE = Path(str(files("cudareduce.collectives"))) / "device"
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeKernel:
-    """A kernel file: its front matter and text. `wrong` says why a kernel that is kept as an
+    """A kernel file: its front matter and text. `wrong` is the reason why a kernel kept as a bad
     example is wrong."""
 
     id: str
@@ -83,7 +84,8 @@ def load_kernels(folders: Sequence[Path] = ()) -> dict[str, ExchangeKernel]:
 
 
 def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
-    """The kernels of these folders, by name. Raises as `load_kernels` does."""
+    """The kernels of these folders, by name. Raises UsageError for invalid files and duplicate
+    names."""
     kernels: dict[str, ExchangeKernel] = {}
     engines: dict[tuple[str, str], Path] = {}
     for folder in folders:
@@ -95,7 +97,7 @@ def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
             kernel = _load(path)
             if kernel.short == AUTO:
                 raise UsageError(
-                    f"{path}: peer:{AUTO} is the engine that chooses a kernel: rename the file"
+                    f"{path}: peer:{AUTO} is the engine that selects a kernel: rename the file"
                 )
             other = engines.setdefault((kernel.collective, kernel.short), path)
             if other is not path:
@@ -124,18 +126,18 @@ def _load(path: Path) -> ExchangeKernel:
             raise UsageError(f"{path}: {key}: {problem}")
     kernel = ExchangeKernel(path.stem, path, text, **header.values)
     if kernel.mail == "shares" and kernel.blocks < 2:
-        raise UsageError(f"{path}: blocks: must be 2 or more, since half of them send shares")
+        raise UsageError(f"{path}: blocks: must be 2 or more, since half of the blocks send")
     return kernel
 
 
 def _problem(key: str, value: Any) -> str | None:
-    limits = {"block": (32, 1024, "threads"), "blocks": (1, MOST_AT_ONCE, "blocks")}.get(key)
+    limits = {"block": (32, 1024, "threads"), "blocks": (1, MOST_RESIDENT, "blocks")}.get(key)
     if limits:  # a barrier needs a thread per rank; bool is an int to isinstance
         low, high, unit = limits
         good = type(value) is int and low <= value <= high
         return None if good else f"must be a whole number of {unit} from {low} to {high}"
     if not isinstance(value, str) or not value.strip():
-        return "must be a text, not empty"
+        return "must be a string that is not empty"
     words: Mapping[str, Iterable[str]] = {"collective": COLLECTIVES, "mail": MAILS}
     if value not in words.get(key, (value,)):
         return f"one of {', '.join(words[key])}"
@@ -146,8 +148,8 @@ def kernels_of(
     exchanges: Mapping[str, ExchangeKernel], collective: Collective
 ) -> dict[str, ExchangeKernel]:
     """The kernels of a collective by short name, correct ones first."""
-    some = [kernel for kernel in exchanges.values() if kernel.collective == collective]
-    return {kernel.short: kernel for kernel in sorted(some, key=lambda k: k.wrong is not None)}
+    kernels = [kernel for kernel in exchanges.values() if kernel.collective == collective]
+    return {kernel.short: kernel for kernel in sorted(kernels, key=lambda k: k.wrong is not None)}
 
 
 def vector_of(reduction: Reduction) -> int:
@@ -156,31 +158,35 @@ def vector_of(reduction: Reduction) -> int:
 
 
 def edge_sizes(kernel: ExchangeKernel, reduction: Reduction, ranks: int) -> dict[int, int]:
-    """Sizes at which a kernel must be verified, each with the number of blocks to launch: one at
-    which each of FEW blocks has several tiles, as in `ranks.cuh`, and the last tile is partial, and
-    one for which all blocks are launched."""
-    few, vector = min(FEW, kernel.blocks), vector_of(reduction)
+    """Sizes at which a kernel must be verified, each with the number of blocks to launch.
+
+    At the first, each of TEST_BLOCKS blocks has several tiles (as `ranks.cuh` defines them) and the
+    last tile is partial. At the second, all blocks are launched.
+    """
+    few, vector = min(TEST_BLOCKS, kernel.blocks), vector_of(reduction)
     if kernel.mail == "packets":  # a thread per element, so no tiles
         # thousands of waiting threads are slow on a CPU
-        return {0: few, FEW * kernel.block: kernel.blocks}
-    tiles, loads = 2 * FEW, 8 // ranks or 1
+        return {0: few, TEST_BLOCKS * kernel.block: kernel.blocks}
+    tiles, loads = 2 * TEST_BLOCKS, 8 // ranks or 1
     packs = kernel.blocks * kernel.block
-    if kernel.mail == "shares":  # half of the blocks add
+    if kernel.mail == "shares":  # half of the blocks combine
         packs = packs * ranks // 2
     return {tiles * loads * kernel.block * vector + 3: few, packs * vector: kernel.blocks}
 
 
 def slots_bytes(ranks: int, array_bytes: int) -> int:
-    """Bytes of a window for kernels that send shares of such arrays: a counter per block, and two
-    slots for each rank's share."""
+    """Bytes of a window's slots for arrays of `array_bytes`: a counter for each block of each rank,
+    and two slots for each rank's slice."""
     share = -(-array_bytes // (PACK_BYTES * ranks)) * PACK_BYTES
     return 8 * ranks * MOST_BLOCKS + 2 * ranks * share
 
 
-def source(kernel: ExchangeKernel, reduction: Reduction, ranks: int, stumble: int = 0) -> Source:
-    """The translation unit of a kernel. With `stumble`, the late rank stops for that many clocks
-    after each wait."""
-    start = _prelude(reduction, kernel.block, ranks, stumble)
+def source(
+    kernel: ExchangeKernel, reduction: Reduction, ranks: int, delay_clocks: int = 0
+) -> Source:
+    """The translation unit of a kernel. With `delay_clocks`, the late rank pauses for that many
+    clocks after each wait."""
+    start = _prelude(reduction, kernel.block, ranks, delay_clocks)
     return Source(f'{start}#line 1 "{kernel.path}"\n{kernel.text}', kernel.id, kernel.path)
 
 
@@ -189,31 +195,31 @@ def helper_kernel(file: str, entry: str, reduction: Reduction, ranks: int) -> So
 
 
 def helper_source(start: str, file: str, entry: str) -> Source:
-    """The translation unit of a kernel of the package after the prelude `start`."""
+    """The translation unit of a helper kernel: the prelude `start`, then the device file."""
     return Source(start + device_text(file), entry, _DEVICE / file)
 
 
-def _prelude(reduction: Reduction, block: int, ranks: int, stumble: int = 0) -> str:
+def _prelude(reduction: Reduction, block: int, ranks: int, delay_clocks: int = 0) -> str:
     vector = vector_of(reduction)
     words = prelude(reduction, "only", block, vector, vector)
     words += f"[[maybe_unused]] constexpr unsigned MOST_BLOCKS = {MOST_BLOCKS};\n"
-    return words + shared_source(ranks, stumble) + device_text("ranks.cuh")
+    return words + shared_source(ranks, delay_clocks) + device_text("ranks.cuh")
 
 
 def source_folders() -> tuple[Path, ...]:
     return _DEVICE, device_folder()
 
 
-def shared_source(ranks: int, stumble: int = 0) -> str:
+def shared_source(ranks: int, delay_clocks: int = 0) -> str:
     """Constants and device code for kernels among `ranks` ranks."""
     return (
         f"constexpr unsigned RANKS = {ranks};\n"
-        f"constexpr long long PATIENCE = {PATIENCE}, STUMBLE = {stumble};\n"
+        f"constexpr long long WAIT_LIMIT = {WAIT_LIMIT}, DELAY_CLOCKS = {delay_clocks};\n"
         + device_text("windows.cuh")
     )
 
 
 def device_text(file: str) -> str:
-    """A device file of the package, with a #line for compilers."""
+    """The text of a device file, after a #line directive with its path."""
     path = _DEVICE / file
     return f'#line 1 "{path}"\n{path.read_text(encoding="utf-8")}'

@@ -1,4 +1,4 @@
-"""The ranks of a command: started here or by a launcher, connected, each with its device."""
+"""Start the ranks of a command, wait for them, and report those that crashed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cudareduce.backends import BackendSpec, gpu_count
 from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
 from cudareduce.collectives.communicator import (
-    GAVE_UP,
-    OWN,
+    OWN_LAUNCHER,
     STARTED_BY,
+    TIMED_OUT_TEXT,
     Communicator,
     Placement,
 )
@@ -29,15 +29,16 @@ from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.progress import say
 from cudareduce.temporary import temporary_folder
 
-#: What a rank runs, before its arguments.
+#: The command line of a rank, before its arguments.
 PROGRAM = (sys.executable, "-m", "cudareduce")
 #: Bytes that each rank needs per element of each rank's input.
 _ELEMENT_BYTES = 8
-#: Exit codes of a rank, of a job that the deadline ended, and of an internal error.
-_OWN_CODES, OUT_OF_TIME, _INTERNAL = (0, 2, 3, 4, 5, 6), 4, 70
-#: Seconds that the others have to end by themselves after one ended with an error, and after rank
-#: 0 did, which has printed why.
-_GRACE_S, _TOLD_S = 12.0, 2.0
+#: Exit codes that a rank uses, that of a job that the deadline ended, and that of an internal
+#: error.
+_RANK_CODES, OUT_OF_TIME, _INTERNAL = (0, 2, 3, 4, 5, 6), 4, 70
+#: Seconds until the other ranks are killed after one ended with an error, and after rank 0 did,
+#: which has printed the reason.
+_GRACE_S, _AFTER_RANK_0_S = 12.0, 2.0
 _POLL_S = 0.05
 #: Lines to show of a rank that printed to its standard error only.
 _MOST_LINES = 20
@@ -49,17 +50,17 @@ def most_ranks() -> int:
     return min(MOST_RANKS, max(2, gpu_count()))
 
 
-def check_room(n: int, ranks: int) -> None:
+def check_memory(n: int, ranks: int) -> None:
     too_large = why_too_large(ranks * ranks * n * _ELEMENT_BYTES)
     if too_large:
         raise EnvironmentProblem(
-            f"--n {n}: each of {ranks} ranks computes the inputs of all, which {too_large}; "
+            f"--n {n}: each of {ranks} ranks computes the inputs of all ranks, which {too_large}; "
             "give fewer elements"
         )
 
 
 def gpu_of(placement: Placement) -> int:
-    """The GPU of a rank: the ranks of a host take its GPUs in turn."""
+    """The GPU of a rank: its rank on this host, modulo the number of GPUs."""
     return placement.local_rank % max(1, gpu_count())
 
 
@@ -74,7 +75,8 @@ def has_own_gpu(
 
 
 def require_equal(comm: Communicator, what: Any) -> None:
-    """Raise UsageError on all ranks if `what` differs between them, and RankLost."""
+    """Raise UsageError on all ranks if the values of `what` differ between ranks. Raises
+    RankLost."""
     if len({json.dumps(each) for each in comm.all_gather(what)}) > 1:
         raise UsageError(
             "ranks have different options or kernels: start all with the same command and files"
@@ -95,33 +97,35 @@ def start(
                 _start_rank(rank, size, argv, folder, printing=printing) for rank in range(size)
             )
             _wait(ranks, deadline)
-            standing = [rank for rank, process in enumerate(ranks) if process.poll() is None]
+            unresponsive = [rank for rank, process in enumerate(ranks) if process.poll() is None]
         finally:  # also after Ctrl-C
             for process in ranks:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
-        if standing and deadline is not None and deadline.passed:
+        if unresponsive and deadline is not None and deadline.passed:
             return OUT_OF_TIME
-        _print_crashes(ranks, standing, folder)
+        _print_crashes(ranks, unresponsive, folder)
     return worst_of_ranks([process.returncode for process in ranks])
 
 
 def worst_of_ranks(codes: Sequence[int]) -> int:
-    """The exit code for ranks that ended with these. A code that cudareduce does not use, such as a
-    signal's, means a lost rank; 3 beside 6 means that the ranks lost the one whose kernel hung."""
+    """The exit code of a job whose ranks ended with `codes`. A code that cudareduce does not use,
+    such as a signal's, counts as a lost rank (6). 3 and 6 together are 3: the ranks lost the one
+    whose kernel hung."""
     ended = next((code for code in codes if code == _INTERNAL or code > 128), None)
-    if {3, 6} <= set(codes) <= set(_OWN_CODES):
+    if {3, 6} <= set(codes) <= set(_RANK_CODES):
         return 3
-    return ended or worst_exit_code({code if code in _OWN_CODES else 6 for code in codes})
+    return ended or worst_exit_code({code if code in _RANK_CODES else 6 for code in codes})
 
 
 def _start_rank(
     rank: int, size: int, argv: Sequence[str], folder: Path, *, printing: bool
 ) -> subprocess.Popen[bytes]:
     environment = os.environ | {
-        OWN.rank: str(rank), OWN.size: str(size), OWN.local_rank: str(rank),
-        OWN.job: str(folder / "rendezvous.json"), STARTED_BY: str(os.getpid()),
+        OWN_LAUNCHER.rank: str(rank), OWN_LAUNCHER.size: str(size),
+        OWN_LAUNCHER.local_rank: str(rank), OWN_LAUNCHER.job: str(folder / "rendezvous.json"),
+        STARTED_BY: str(os.getpid()),
     }  # fmt: skip
     command, null = [*PROGRAM, *argv], subprocess.DEVNULL
     if rank == 0:
@@ -135,34 +139,34 @@ def _errors(folder: Path, rank: int) -> Path:
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: Deadline | None = None) -> None:
-    """Wait until all ranks ended, a grace period after one ended with an error or rank 0 ended, or
-    the deadline."""
+    """Wait until all ranks ended, until the deadline, or until the grace period after rank 0 ended
+    or a rank failed."""
     until = inf if deadline is None else time.monotonic() + deadline.left_s
     while None in [process.poll() for process in ranks] and time.monotonic() < until:
         if ranks[0].returncode == 0 or any(process.returncode for process in ranks):
-            grace = _TOLD_S if ranks[0].returncode else _GRACE_S
+            grace = _AFTER_RANK_0_S if ranks[0].returncode else _GRACE_S
             until = min(until, time.monotonic() + grace)
         time.sleep(_POLL_S)
 
 
 def _print_crashes(
-    ranks: Sequence[subprocess.Popen[bytes]], standing: Sequence[int], folder: Path
+    ranks: Sequence[subprocess.Popen[bytes]], unresponsive: Sequence[int], folder: Path
 ) -> None:
-    """Print what crashed ranks wrote to standard error, and which signal ended them. Ranks that
-    were `standing` and were killed are named unless rank 0 has printed an error."""
-    explained = 0 not in standing and ranks[0].returncode > 0
+    """Print what crashed ranks wrote to standard error, and which signal ended them. Ranks that did
+    not respond and were killed, `unresponsive`, are named unless rank 0 has printed an error."""
+    rank_0_failed = 0 not in unresponsive and ranks[0].returncode > 0
     for rank, process in enumerate(ranks):
-        if explained and rank in standing:
+        if rank_0_failed and rank in unresponsive:
             continue
         text, code = "", process.returncode
         with suppress(OSError):
             text = _errors(folder, rank).read_text(errors="replace")
-        if code < 0 or code == _INTERNAL or GAVE_UP in text:
+        if code < 0 or code == _INTERNAL or TIMED_OUT_TEXT in text:
             for line in text.splitlines()[-_MOST_LINES:]:
                 print(f"rank {rank}: {line}", file=sys.stderr)
         if code < 0:
             why = f"was killed: {signal.strsignal(-code) or f'signal {-code}'}"
-            if rank in standing:
+            if rank in unresponsive:
                 why = "did not respond and was killed"
             elif -code in (signal.SIGSEGV, signal.SIGBUS):
                 why += ": see what its kernel reads and writes"

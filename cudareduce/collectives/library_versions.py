@@ -1,7 +1,7 @@
 """`check --library NAME=OLD,NEW`: two versions of NCCL or CUB against each other.
 
-Both versions are timed in the same rounds of fresh processes. As for kernels, rows in doubt are
-measured for longer, and slower rows are confirmed in another process.
+Both versions are timed in the same rounds of fresh processes. As for kernels, uncertain rows are
+measured again with more rounds, and slower rows are confirmed in another process.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.collectives.check import JobMeasurement, JobRanks, Pairs, device_of, jobs_of
 from cudareduce.collectives.communicator import find_placement
-from cudareduce.collectives.launcher import check_room, most_ranks
+from cudareduce.collectives.launcher import check_memory, most_ranks
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
 from cudareduce.compare.check import check_rows
 from cudareduce.compare.report import Report, publish_comparison
 from cudareduce.compare.request import CheckRequest, Versions, load_thresholds
-from cudareduce.compare.verdicts import Remeasured, Rules
+from cudareduce.compare.verdicts import INTERRUPTED, Remeasured, Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job as LibraryJob
@@ -48,7 +48,8 @@ _EDGES = ((1, 1), (33, 1), (1025, 1), (65537, 1))
 
 
 def check_library(request: CheckRequest) -> int:
-    """Measure, compare, publish; returns the exit code. Raises UsageError, EnvironmentProblem."""
+    """Measure, compare, publish; returns the exit code. Raises UsageError, EnvironmentProblem, and
+    KeyboardInterrupt if Ctrl-C came before the first result."""
     library, judging = request.library, request.judging
     assert library is not None
     request.outputs.check(*judging.read)
@@ -72,6 +73,8 @@ def check_library(request: CheckRequest) -> int:
         f"{r.kernel}: skipped: {r.reason}" for r in (*old, *new) if r.verdict == "skip"
     ))  # fmt: skip
     if not outcome.rows:
+        if outcome.cut is INTERRUPTED:
+            raise KeyboardInterrupt
         why = outcome.cut.why if outcome.cut else skips[0]
         raise EnvironmentProblem(f"nothing was compared: {why}")
     (before, after), device = versions.labels, versions.device
@@ -90,7 +93,7 @@ def check_library(request: CheckRequest) -> int:
 
 
 class Measurement(Protocol):
-    """Measures two versions, `labels`, of `kernels`."""
+    """Measures two versions of a library. `labels` names the versions, `kernels` the calls."""
 
     labels: tuple[str, str]
     kernels: tuple[str, ...]
@@ -101,7 +104,7 @@ class Measurement(Protocol):
 
 
 class NcclVersions:
-    """Two files of NCCL, on all GPUs of this host."""
+    """Measures two files of NCCL on all GPUs of this host."""
 
     timing = "warm"
 
@@ -122,10 +125,10 @@ class NcclVersions:
         if gpus < 2:
             raise EnvironmentProblem(
                 f"check --library nccl takes two GPUs of one host, and the driver sees {gpus}: run "
-                "it where there are more"
+                "it on a host with more"
             )
         ranks = most_ranks()
-        check_room(max(request.sizes), ranks)
+        check_memory(max(request.sizes), ranks)
         self.device = device_of(ranks, request)
         pairs = Pairs(
             old={(name, "nccl:1"): "nccl" for name in self.kernels},
@@ -140,7 +143,7 @@ class NcclVersions:
 
 
 class CubVersions:
-    """Two CCCL trees, compiled here and timed in one process on one GPU."""
+    """Measures two CCCL source trees, compiled here and timed in one process on one GPU."""
 
     timing = "cold"
 
@@ -148,7 +151,7 @@ class CubVersions:
         old, new = (f"CUB {tree_headers(path).text}" for path in (library.old, library.new))
         self.labels = old, new
         listing = TreeListing("", tree=library.old, suffix="")
-        known = sorted({peer.name for peer in listing.libraries() if not peer.as_called})
+        known = sorted({call.name for call in listing.libraries() if not call.as_called})
         for name in request.kernels:
             if name not in ("cub", *known):
                 raise UsageError(f"--library cub takes {', '.join(known)}, and not {name!r}")
@@ -191,7 +194,8 @@ class CubVersions:
             raise UsageError(f"cub: {tree}: {problem} {error}") from None
 
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
-        """Both versions in the same rounds, each kernel and reduction in a fresh process."""
+        """Measure both versions in the same rounds, each kernel and reduction in a fresh
+        process."""
         request, sizes = self._request, dict[tuple[str, str, str], set[int]]()
         if suspects is None:
             for kernel, reduction in product(self.kernels, request.reductions):
@@ -199,8 +203,8 @@ class CubVersions:
         for r in suspects or ():
             sizes.setdefault((r.kernel, r.op, r.dtype), set()).add(r.n)
         rounds, records = times * request.default_rounds, list[Record]()
-        for (kernel, op, dtype), some in sizes.items():
-            records += self._run(kernel, reduction_of(op, dtype), sorted(some), rounds)
+        for (kernel, op, dtype), lengths in sizes.items():
+            records += self._run(kernel, reduction_of(op, dtype), sorted(lengths), rounds)
         old, new = (
             tuple(replace(r, kernel=r.kernel.removesuffix(suffix))
                   for r in records if r.kernel.endswith(suffix))
@@ -211,14 +215,14 @@ class CubVersions:
     def _run(
         self, kernel: str, reduction: Reduction, sizes: Sequence[int], rounds: int
     ) -> list[Record]:
-        """The records of both versions of a call, in one process."""
+        """Measure both versions of a call in one process; their records."""
         request, library = self._request, self._library
         name = kernel.removeprefix("peer:")
         listings = tuple(
             TreeListing("", (name + suffix,), tree=tree, suffix=suffix)
             for tree, suffix in ((library.old, _OLD), (library.new, _NEW))
         )
-        peers = [peer for listing in listings for peer in listing.libraries()]
+        calls = [call for listing in listings for call in listing.libraries()]
         settings = Settings(
             reductions=(reduction,), sizes=tuple(sizes), rounds=rounds,
             time_limit_s=request.time_limit,
@@ -237,5 +241,5 @@ class CubVersions:
                 )  # fmt: skip
                 outcome = processes.outcome(job, Deadline(), bar.step)
                 asked = Asked(Group(reduction=reduction, n=n, verdicts={}), (n, 1))
-                records += LibraryRecords(recorder, peers, job, self._limits).of(asked, outcome)
+                records += LibraryRecords(recorder, calls, job, self._limits).of(asked, outcome)
         return records

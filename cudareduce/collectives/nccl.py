@@ -1,9 +1,9 @@
 """NCCL by ctypes, and engines that call it: directly, on symmetric memory, and through torch.
 
-Bindings cannot load several NCCL libraries in one process, as this does. Only the used functions
-are declared. Names, numbers and layouts are those of nccl.h, unchanged since 2.10; functions that
-came later are looked up before they are called. `version_in` loads a file in a worker process,
-since it may crash or hang.
+Existing Python bindings cannot load several NCCL libraries in one process. Only the functions in
+use are declared. Names, numbers and layouts are those of nccl.h, unchanged since 2.10; functions
+added later are optional. `version_in` loads a file in a worker process, since loading may crash or
+hang.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from cudareduce.results.record import Record
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker
 
 #: The library's file name.
-NAME = "libnccl.so.2"
+FILE_NAME = "libnccl.so.2"
 _DTYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
            "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 #: NCCL_WIN_COLL_SYMMETRIC: the window has the same offset on all ranks.
 _COLL_SYMMETRIC = 1
-_AT, _NUMBER, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+_ADDRESS, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 
 
 class UniqueId(ctypes.Structure):
@@ -50,25 +50,26 @@ class UniqueId(ctypes.Structure):
     _fields_ = (("internal", ctypes.c_byte * 128),)
 
 
-_ARRAYS = (_AT, _AT, _SIZE, _NUMBER, _NUMBER)  # input, output, count, type, operator
-#: Argument types of functions that every version has, and of those added in 2.13, 2.19 and 2.27.
+_ARRAYS = (_ADDRESS, _ADDRESS, _SIZE, _INT, _INT)  # input, output, count, type, operator
+#: Argument types of functions in every version, of those added in 2.19 and 2.27, and of functions
+#: that return messages.
 _FUNCTIONS = {
-    "ncclGetVersion": (ctypes.POINTER(_NUMBER),),
+    "ncclGetVersion": (ctypes.POINTER(_INT),),
     "ncclGetUniqueId": (ctypes.POINTER(UniqueId),),
-    "ncclCommInitRank": (ctypes.POINTER(_AT), _NUMBER, UniqueId, _NUMBER),
-    "ncclCommDestroy": (_AT,),
-    "ncclCommAbort": (_AT,),
-    "ncclAllReduce": (*_ARRAYS, _AT, _AT),
-    "ncclReduceScatter": (*_ARRAYS, _AT, _AT),
-    "ncclReduce": (*_ARRAYS, _NUMBER, _AT, _AT),
+    "ncclCommInitRank": (ctypes.POINTER(_ADDRESS), _INT, UniqueId, _INT),
+    "ncclCommDestroy": (_ADDRESS,),
+    "ncclCommAbort": (_ADDRESS,),
+    "ncclAllReduce": (*_ARRAYS, _ADDRESS, _ADDRESS),
+    "ncclReduceScatter": (*_ARRAYS, _ADDRESS, _ADDRESS),
+    "ncclReduce": (*_ARRAYS, _INT, _ADDRESS, _ADDRESS),
 }
-_LATER = {
-    "ncclMemAlloc": (ctypes.POINTER(_AT), _SIZE),
-    "ncclMemFree": (_AT,),
-    "ncclCommWindowRegister": (_AT, _AT, _SIZE, ctypes.POINTER(_AT), _NUMBER),
-    "ncclCommWindowDeregister": (_AT, _AT),
+_OPTIONAL = {
+    "ncclMemAlloc": (ctypes.POINTER(_ADDRESS), _SIZE),
+    "ncclMemFree": (_ADDRESS,),
+    "ncclCommWindowRegister": (_ADDRESS, _ADDRESS, _SIZE, ctypes.POINTER(_ADDRESS), _INT),
+    "ncclCommWindowDeregister": (_ADDRESS, _ADDRESS),
 }
-_TEXTS = {"ncclGetErrorString": (_NUMBER,), "ncclGetLastError": (_AT,)}
+_MESSAGES = {"ncclGetErrorString": (_INT,), "ncclGetLastError": (_ADDRESS,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ class Nccl:
             raise KernelFault(f"{name} of NCCL {self.version} has failed: {self._why(code)}")
 
     def why_no_windows(self) -> str | None:
-        """Why it has no symmetric memory, or None."""
-        if all(hasattr(self.library, name) for name in _LATER):
+        """Why this version has no symmetric memory, or None."""
+        if all(hasattr(self.library, name) for name in _OPTIONAL):
             return None
         return f"NCCL {self.version} has no symmetric memory, which came with 2.27"
 
@@ -98,47 +99,47 @@ class Nccl:
 
 
 def load(path: Path | None) -> Nccl:
-    """The library of a file, else of NVIDIA's PyPI package or the system. Raises UsageError for a
-    file that is not NCCL, and EnvironmentProblem if there is none. Multicast stays off unless the
-    environment turns it on."""
+    """Load NCCL from a file, by default from NVIDIA's PyPI package or the system. Raises UsageError
+    for a file that is not NCCL, and EnvironmentProblem if none is found. Turns multicast off unless
+    the environment turns it on."""
     disable_multicast()
     if path is not None:
         if not path.is_file():
-            raise UsageError(f"--nccl {path}: there is no such file: name a {NAME}")
+            raise UsageError(f"--nccl {path}: there is no such file: name a {FILE_NAME}")
         return _open_library(str(path.resolve()), f"--nccl {path}")
-    for name in (*map(str, packaged(f"lib/{NAME}")), NAME):
+    for name in (*map(str, packaged(f"lib/{FILE_NAME}")), FILE_NAME):
         with suppress(UsageError):
             return _open_library(name, name)
     raise EnvironmentProblem(
-        f"NCCL was not found: pip install nvidia-nccl-cu13, or name a {NAME} with --nccl"
+        f"NCCL was not found: pip install nvidia-nccl-cu13, or name a {FILE_NAME} with --nccl"
     )
 
 
 def disable_multicast() -> None:
-    """Turn multicast off unless the environment says otherwise. NCCL reads this when a communicator
-    is made."""
+    """Turn multicast (NVLink SHARP) off unless the environment sets it. NCCL reads the variable
+    when it creates a communicator."""
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 
 
-def _open_library(name: str, said: str) -> Nccl:
+def _open_library(name: str, label: str) -> Nccl:
     try:
         library = ctypes.CDLL(name)
-        for known in (_FUNCTIONS, _TEXTS, _LATER):
+        for known in (_FUNCTIONS, _MESSAGES, _OPTIONAL):
             for function, types in known.items():
                 if known is _FUNCTIONS or hasattr(library, function):
                     getattr(library, function).argtypes = types
         library.ncclGetErrorString.restype = ctypes.c_char_p
     except OSError as error:
         why = str(error).removeprefix(f"{name}: ")
-        raise UsageError(f"{said} cannot be loaded ({why}): name a {NAME}") from None
+        raise UsageError(f"{label} cannot be loaded ({why}): name a {FILE_NAME}") from None
     except AttributeError as error:
         missing = str(error).rpartition(" ")[2]
-        raise UsageError(f"{said} is not NCCL: it has no {missing}: name a {NAME}") from None
+        raise UsageError(f"{label} is not NCCL: it has no {missing}: name a {FILE_NAME}") from None
     with suppress(AttributeError):
         library.ncclGetLastError.restype = ctypes.c_char_p
-    code = _NUMBER()
+    code = _INT()
     if library.ncclGetVersion(ctypes.byref(code)):
-        raise UsageError(f"{said} does not report its version: name another {NAME}")
+        raise UsageError(f"{label} does not report its version: name another {FILE_NAME}")
     return Nccl(library, version_text(code.value))
 
 
@@ -150,18 +151,19 @@ def version_text(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NcclCommunicator:
-    """This rank's communicator, in the context that was current when it was made."""
+    """This rank's NCCL communicator, in the CUDA context that was current at its creation."""
 
     nccl: Nccl
     handle: ctypes.c_void_p
 
     def launch(
-        self, collective: Collective, reduction: Reduction, given: int, answer: int, count: int,
+        self, collective: Collective, reduction: Reduction, source: int, result: int, count: int,
         stream: int,
     ) -> Launch:  # fmt: skip
-        """A prepared call on arrays at these addresses. `count` is of the array, or for
-        reduce-scatter of a share. The launch may raise KernelFault."""
-        arrays = given, answer, count, _DTYPES[reduction.dtype.name], _OPS[reduction.op.name]
+        """Prepare a call on arrays at addresses `source` and `result`. `count` is the number of
+        elements of the array, or of one rank's slice for reduce-scatter. The launch may raise
+        KernelFault."""
+        arrays = source, result, count, _DTYPES[reduction.dtype.name], _OPS[reduction.op.name]
         if collective == "reduce":
             return partial(self.nccl.call, "ncclReduce", *arrays, 0, self.handle, stream)
         name = {"all-reduce": "ncclAllReduce", "reduce-scatter": "ncclReduceScatter"}[collective]
@@ -170,40 +172,40 @@ class NcclCommunicator:
 
 @contextmanager
 def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
-    """A communicator of all ranks. Raises RankLost, and AbsentError on all ranks if it fails on
-    one."""
+    """An NCCL communicator of all ranks while the block runs. Raises RankLost, and AbsentError on
+    all ranks if creation fails on one."""
     unique = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
-    found = agree(comm, lambda: _begin(nccl, comm, bytes.fromhex(unique)))
+    member = agree(comm, lambda: _init_rank(nccl, comm, bytes.fromhex(unique)))
     try:
-        yield found
+        yield member
     except BaseException:
         with watchdog("ncclCommAbort"):
-            nccl.library.ncclCommAbort(found.handle)  # does not wait for other ranks
+            nccl.library.ncclCommAbort(member.handle)  # does not wait for other ranks
         raise
     comm.barrier()  # no rank leaves while another is in a call
     with watchdog("ncclCommDestroy"):
-        nccl.library.ncclCommDestroy(found.handle)
+        nccl.library.ncclCommDestroy(member.handle)
     comm.barrier()
 
 
 def _unique_id(nccl: Nccl) -> str:
-    made = UniqueId()
-    nccl.call("ncclGetUniqueId", ctypes.byref(made))
-    return bytes(made).hex()
+    unique = UniqueId()
+    nccl.call("ncclGetUniqueId", ctypes.byref(unique))
+    return bytes(unique).hex()
 
 
-def _begin(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
+def _init_rank(nccl: Nccl, comm: Communicator, unique: bytes) -> NcclCommunicator:
     handle = ctypes.c_void_p()
-    wanted = ctypes.byref(handle), comm.size, UniqueId.from_buffer_copy(unique), comm.rank
+    arguments = ctypes.byref(handle), comm.size, UniqueId.from_buffer_copy(unique), comm.rank
     with watchdog("ncclCommInitRank"):
-        nccl.call("ncclCommInitRank", *wanted)
+        nccl.call("ncclCommInitRank", *arguments)
     return NcclCommunicator(nccl, handle)
 
 
 @contextmanager
 def symmetric_memory(member: NcclCommunicator, comm: Communicator, nbytes: int) -> Iterator[int]:
-    """The address of `nbytes` in a symmetric window. Raises RankLost, and AbsentError on all ranks
-    if it fails on one."""
+    """The address of `nbytes` in a symmetric window while the block runs. Raises RankLost, and
+    AbsentError on all ranks if registration fails on one."""
     nccl, at, window = member.nccl, ctypes.c_void_p(), ctypes.c_void_p()
 
     def register() -> None:
@@ -232,8 +234,8 @@ _LIMIT_S = 60.0
 
 
 def version_in(path: Path) -> str:
-    """The version of the library in a file. Raises UsageError if it is not NCCL, ends its process
-    or hangs."""
+    """The version of the library in a file. Raises UsageError if it is not NCCL, or if loading it
+    crashes or hangs."""
     worker = Worker(Parent.itself)
     try:
         event = worker.call(_load_version, path, Limit(_LIMIT_S))
@@ -248,7 +250,7 @@ def version_in(path: Path) -> str:
             why = event.how
         case TimedOut():
             why = f"does not report its version within {_LIMIT_S:g} s"
-    raise UsageError(f"--nccl {path} {why}: name another {NAME}")
+    raise UsageError(f"--nccl {path} {why}: name another {FILE_NAME}")
 
 
 def _load_version(_: Parent, path: Path) -> str:
@@ -261,45 +263,50 @@ KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
 #: NCCL.
 _SYMMETRIC, _NOT_IN_TORCH = ("float32", "float16", "bfloat16"), ("uint32", "uint64")
 _TORCH_OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
-#: How long ranks wait for each other in torch, all on this host.
+#: The timeout of torch's process group, and the address of its store: all ranks are on this host.
 _TORCH_LIMIT, _LOOPBACK = timedelta(seconds=30), "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A requested library: its name in tables, and the file of its NCCL if one is named."""
+class RequestedLibrary:
+    """A library to measure: its name in tables, its kind, and the file given with --nccl, if
+    any."""
 
     name: str
     kind: Kind
     file: Path | None = None
 
 
-def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[Wanted, ...]:
-    """The libraries among these engine names; with several NCCL files one per file, numbered."""
-    wanted = []
+def select_libraries(names: Sequence[str], files: Sequence[Path]) -> tuple[RequestedLibrary, ...]:
+    """The libraries among these engine names. Several NCCL files become one library each, numbered
+    from 1."""
+    libraries: list[RequestedLibrary] = []
     for kind in (kind for kind in KINDS if kind in names):
         if kind == "torch" or len(files) < 2:
-            wanted.append(Wanted(kind, kind, files[0] if files and kind != "torch" else None))
+            file = files[0] if files and kind != "torch" else None
+            libraries.append(RequestedLibrary(kind, kind, file))
         else:
-            wanted += [Wanted(f"{kind}:{k}", kind, file) for k, file in enumerate(files, 1)]
-    return tuple(wanted)
+            libraries += [
+                RequestedLibrary(f"{kind}:{k}", kind, file) for k, file in enumerate(files, 1)
+            ]
+    return tuple(libraries)
 
 
 @contextmanager
 def library_engines(
-    wanted: Sequence[Wanted], stage: Stage, backend: TimedBackend | None
+    requested: Sequence[RequestedLibrary], stage: Stage, backend: TimedBackend | None
 ) -> Iterator[tuple[list[StreamEngine], list[Record]]]:
-    """The available library engines while the block runs, and records of those that are skipped.
-    All ranks call it together. Raises RankLost."""
+    """The available library engines while the block runs, and skip records of the others. All ranks
+    call it together. Raises RankLost."""
     engines: list[StreamEngine] = []
     skips: list[Record] = []
     start = {"nccl": nccl_engine, "nccl-symm": symmetric_engine, "torch": torch_engine}
     with ExitStack() as opened:
         # torch first: it would use a libnccl.so.2 that is already loaded in place of its own
-        for library in sorted(wanted, key=lambda library: library.kind != "torch"):
+        for library in sorted(requested, key=lambda library: library.kind != "torch"):
             cause, why = "unfit", _why_unfit(library.kind, stage)
             if not why and backend is None:
-                cause, why = "machine", "needs a GPU for each rank, so it is not run here"
+                cause, why = "machine", "needs a GPU for each rank"
             elif not why and backend:
                 try:
                     engine = start[library.kind](library, stage, backend)
@@ -325,15 +332,14 @@ def _why_unfit(kind: Kind, stage: Stage) -> str | None:
 
 
 class LibraryEngine(StreamEngine):
-    """A library's collective."""
+    """A library's collective. Libraries scatter equal slices only."""
 
     def why_not(self, n: int) -> str | None:
         stage = self.stage
         multiple = vector_of(stage.reduction) * stage.comm.size
         if stage.collective == "reduce-scatter" and n % multiple:
-            return (
-                f"all ranks must get the same number of elements: give --n a multiple of {multiple}"
-            )
+            why = "all ranks must receive the same number of elements"
+            return f"{why}: give --n a multiple of {multiple}"
         return None
 
 
@@ -362,30 +368,35 @@ class NcclEngine(LibraryEngine):
 
 
 @contextmanager
-def nccl_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
-    """NCCL while the block runs. Raises RankLost, and AbsentError on all ranks if it is missing."""
+def nccl_engine(
+    library: RequestedLibrary, stage: Stage, backend: TimedBackend
+) -> Iterator[NcclEngine]:
+    """An engine that calls NCCL on the ranks' windows. Raises RankLost, and AbsentError on all
+    ranks if NCCL is missing on one."""
     nccl = agree(stage.comm, lambda: load(library.file))
     with communicator(nccl, stage.comm) as member:
         yield NcclEngine(library.name, stage, backend, member, stage.windows)
 
 
 @contextmanager
-def symmetric_engine(library: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[NcclEngine]:
-    """NCCL on symmetric memory while the block runs. Raises as `nccl_engine` does."""
+def symmetric_engine(
+    library: RequestedLibrary, stage: Stage, backend: TimedBackend
+) -> Iterator[NcclEngine]:
+    """An engine that calls NCCL on symmetric memory. Raises as `nccl_engine` does."""
     nccl, comm = agree(stage.comm, lambda: load(library.file)), stage.comm
     why = agree(comm, nccl.why_no_windows)
     if why:
         raise AbsentError(why)
     parts = stage.windows.layout
-    parts = replace(parts, nbytes=parts.mail)  # without mail and slots
+    parts = replace(parts, nbytes=parts.mail)  # without the slots, which follow
     with communicator(nccl, comm) as member, symmetric_memory(member, comm, parts.nbytes) as own:
         addresses = tuple(own if rank == comm.rank else 0 for rank in range(comm.size))
         yield NcclEngine(library.name, stage, backend, member, Windows(addresses, comm.rank, parts))
 
 
 @contextmanager
-def torch_engine(_: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
-    """torch.distributed while the block runs. Raises RankLost, and AbsentError on all ranks if
+def torch_engine(_: RequestedLibrary, stage: Stage, backend: TimedBackend) -> Iterator[TorchEngine]:
+    """An engine that calls torch.distributed. Raises RankLost, and AbsentError on all ranks if
     torch is missing on one."""
     comm = stage.comm
     version = agree(comm, _torch_version)
@@ -395,10 +406,10 @@ def torch_engine(_: Wanted, stage: Stage, backend: TimedBackend) -> Iterator[Tor
     disable_multicast()
     torch.cuda.set_device(torch.cuda.current_device())  # the device of the current context
     torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
-    server = agree(comm, lambda: None if comm.rank else _store(stage, 0))
+    server = agree(comm, lambda: None if comm.rank else _tcp_store(stage, 0))
     port = comm.broadcast(server.port if server else None)
-    store = agree(comm, lambda: server or _store(stage, port))
-    agree(comm, lambda: _begin_torch(stage, store))
+    store = agree(comm, lambda: server or _tcp_store(stage, port))
+    agree(comm, lambda: _init_process_group(stage, store))
     yield TorchEngine(stage, version)
     comm.barrier()  # no rank leaves while another is in a call
     # an error at the end must not lose the measurements
@@ -419,8 +430,8 @@ def _torch_version() -> str:
     return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
 
 
-def _store(stage: Stage, port: int) -> Any:
-    """The TCPStore: a server on any port on rank 0, a client elsewhere."""
+def _tcp_store(stage: Stage, port: int) -> Any:
+    """torch's TCPStore: on rank 0 the server, on any port; elsewhere a client."""
     from torch.distributed import TCPStore
 
     server = stage.comm.rank == 0
@@ -432,7 +443,7 @@ def _store(stage: Stage, port: int) -> Any:
         raise AbsentError(_first_line(error)) from None
 
 
-def _begin_torch(stage: Stage, store: Any) -> None:
+def _init_process_group(stage: Stage, store: Any) -> None:
     import torch.distributed as dist
 
     try:
@@ -447,8 +458,8 @@ def _first_line(error: Exception) -> str:
 
 
 class TorchEngine(LibraryEngine):
-    """torch's collective on tensors that view this rank's window. All-reduce and reduce work in
-    place, as always in torch."""
+    """torch's collective on tensors that are views of this rank's window. In torch, all-reduce and
+    reduce work in place."""
 
     name = "torch"
 
@@ -474,8 +485,8 @@ class TorchEngine(LibraryEngine):
         return partial(dist.reduce_scatter_tensor, result, array, op=op)
 
     def _tensor(self, part: int, start: int, count: int) -> Any:
-        """A view of `count` elements of the window. bfloat16 is passed as int16, since the array
-        interface does not know it."""
+        """A tensor view of `count` elements of the window. bfloat16 is passed as int16, since
+        `__cuda_array_interface__` does not support it."""
         import torch
 
         dtype = self.stage.reduction.dtype

@@ -1,8 +1,8 @@
 """`bench --gpus`: arrays sharded over ranks, a GPU each; with `--from`, streamed in shards.
 
-A kernel runs on each rank's shard and leaves a partial result. Its own last block, a second kernel,
-NCCL or the host combines the partial results of all ranks. Kernels are verified on one GPU first:
-one that hangs or faults would take its rank with it.
+A kernel reduces each rank's shard to a partial result. The kernel's last block, a second kernel,
+NCCL or the host combines the partial results of all ranks. Kernels are verified on one GPU first,
+since a kernel that hangs or faults ends its rank.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opene
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.bench.stream.run import SingleRank
-from cudareduce.collectives.collective import host_clock_us
+from cudareduce.collectives.collective import time_on_host
 from cudareduce.collectives.communicator import (
     Communicator,
     Placement,
@@ -50,18 +50,18 @@ from cudareduce.collectives.kernels import device_text, helper_source, shared_so
 from cudareduce.collectives.launcher import gpu_of, has_own_gpu, require_equal, start
 from cudareduce.collectives.nccl import NcclCommunicator, communicator, load
 from cudareduce.collectives.timing import (
-    IN_A_LOOP,
+    INPUT_SETS,
+    LOOP_CALLS,
     SAMPLES,
-    TURNS,
-    UNCOUNTED,
+    WARM_UP_ROUNDS,
     Batch,
     Stopwatch,
     TimedCall,
     with_times,
 )
 from cudareduce.collectives.verification import (
+    DELAY_CLOCKS,
     REPEATS,
-    STUMBLE,
     call_pairs,
     verify_pairs,
     verify_repeats,
@@ -85,20 +85,20 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped
 
-#: Names of the combinations in tables. `local` combines nothing: the time of the shards alone.
+#: Names of the combinations in tables. `local` combines nothing: it is the time of the shards.
 LOCAL, FUSED, BEHIND, NCCL, HOST = "local", "peer:fused", "peer:behind", "nccl", "host"
-#: The stage that leaves a partial result in place of a final one.
+#: For each final stage of a plan, the stage whose output is a partial result.
 _UNFINISHED: dict[PassStage, PassStage] = {"only": "first", "last": "middle"}
 #: Test sizes: shards of one element, of part of a tile, and of several tiles.
 _LENGTHS = (1000, 4099, 100_003)
 #: The largest array that is verified before timing (timed calls verify longer ones), and largest
 #: shard that is verified on one GPU first.
-_MOST_ALONE = 2**22
-#: The mail: the call number, and two halves with a partial result of up to 16 bytes per rank, which
-#: takes four slots of the LL protocol.
+_MOST_VERIFIED = 2**22
+#: The mail: a word for the call number, then two halves with the slots of each rank. A partial
+#: result of up to 16 bytes takes four slots of the LL protocol.
 _SLOT_BYTES, _SLOTS = 8, 4
-#: Shards of this size leave nothing in the cache until their next turn: three times the largest L2,
-#: 126 MB of a B200.
+#: Shards of this size evict themselves from L2 before they are read again: three times the largest
+#: L2, 126 MB on a B200.
 _COLD_BYTES = 3 * 126e6
 #: A case and the name of a combination; the name is empty for all.
 Key = tuple[Case, str]
@@ -118,23 +118,24 @@ def shard_record(
     return replace(plain, **fields)
 
 
-def run_sharded(
+def measure_sharded(
     reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, comm: Communicator,
     backend: Backend, *, timed: bool, quiet: bool, nccl: Path | None = None,
 ) -> list[Record]:  # fmt: skip
-    """Verify and time all combinations of all cases on `n` elements: their records, the same on all
-    ranks. Raises RankLost, BuildError, OutOfMemory, KernelFault and EnvironmentProblem."""
+    """Verify and time all combinations of all cases on `n` elements. Returns their records, the
+    same on all ranks. Raises RankLost, BuildError, OutOfMemory, KernelFault and
+    EnvironmentProblem."""
     parts = layout(comm.size, 0, _SLOT_BYTES * (1 + 2 * comm.size * _SLOTS))
     what = f"{'measuring' if timed else 'verifying'} {reduction.op.name} of {reduction.dtype.name}"
-    steps = 1 + (rounds + UNCOUNTED if timed else 0)
+    steps = 1 + (rounds + WARM_UP_ROUNDS if timed else 0)
     record = partial(shard_record, n=n, ranks=comm.size, backend=backend.name)
     with (
         open_windows(comm, backend, parts) as windows,
-        _nccl_member(comm, nccl, timed=timed) as (member, absent),
+        _open_nccl(comm, nccl, timed=timed) as (member, absent),
         phase(f"{what} on {comm.size} ranks", steps, quiet=quiet) as bar,
     ):
         stage = Stage(backend, comm, windows, "all-reduce", reduction)
-        alone = min(n, _MOST_ALONE) if timed else n
+        alone = min(n, _MOST_VERIFIED) if timed else n
         records, refusals = verify_sharded(stage, cases, n, alone, member)
         bar.step()
         refusals |= {(case, NCCL): absent for case in cases if absent}
@@ -142,33 +143,34 @@ def run_sharded(
         timed_backend = backend.timed()
         if timed and timed_backend and right:
             fitting = [case for case in cases if any(case == other for other, _ in right)]
-            with prepare_shard(stage, fitting, n, TURNS, member) as shard:
+            with prepare_shard(stage, fitting, n, INPUT_SETS, member) as shard:
                 refusals |= shard.refusals
                 batches = _time_combinations(shard, timed_backend, right, rounds, bar)
                 measured = {
-                    key: with_times(records.get(key) or record(*key), some,
+                    key: with_times(records.get(key) or record(*key), timed_batches,
                                     n * reduction.dtype.size)
-                    for key, some in batches.items()
+                    for key, timed_batches in batches.items()
                 }  # fmt: skip
                 for case, combinations in shard.combinations.items():
                     if (case, HOST) in right:
-                        host_us = host_clock_us(stage, combinations[HOST][0].run)
+                        host_us = time_on_host(stage, combinations[HOST][0].run)
                         measured[case, HOST] = replace(records[case, HOST], host_us=host_us)
             records = measured | {key: r for key, r in records.items() if key not in measured}
         local_us = {case: r.time_us for (case, name), r in records.items() if name == LOCAL}
-        taken = [
+        complete = [
             replace(r, local_us=local_us.get(case)) if r.time_us else r
             for (case, name), r in records.items()
             if not {(case, name), (case, "")} & refusals.keys()
         ]
-        return taken + [record(*key, skipped("unfit", why)) for key, why in refusals.items()]
+        return complete + [record(*key, skipped("unfit", why)) for key, why in refusals.items()]
 
 
 @contextmanager
-def _nccl_member(
+def _open_nccl(
     comm: Communicator, nccl: Path | None, *, timed: bool
 ) -> Iterator[tuple[NcclCommunicator | None, str]]:
-    """This rank's NCCL communicator, or why there is none; neither if nothing is timed."""
+    """This rank's NCCL communicator while the block runs, or the reason why there is none. Neither
+    if nothing is timed."""
     with ExitStack() as opened:
         member, why = None, ""
         try:
@@ -183,13 +185,13 @@ def _nccl_member(
 def verify_sharded(
     stage: Stage, cases: Sequence[Case], n: int, alone: int, member: NcclCommunicator | None
 ) -> tuple[dict[Key, Record], dict[Key, str]]:
-    """Verify each combination of each case at sizes up to `alone`: records of `n` elements, and
-    refusals at the largest size."""
+    """Verify each combination of each case at sizes up to `alone`. Returns records for `n`
+    elements, and the refusals at the largest size: the reason by case and combination."""
     records: dict[Key, Record] = {}
     refusals: dict[Key, str] = {}
     ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
     for size in sorted({ranks, ranks + 1, *(m for m in _LENGTHS if ranks < m < alone), alone}):
-        with prepare_shard(stage, cases, size, 1, member, STUMBLE) as shard:
+        with prepare_shard(stage, cases, size, 1, member, DELAY_CLOCKS) as shard:
             refusals = shard.refusals
             for case, combinations in shard.combinations.items():
                 for name, (combination,) in combinations.items():
@@ -197,15 +199,15 @@ def verify_sharded(
                     if name == LOCAL or (before and before.verdict == "fail"):
                         continue
                     calls, distinct = ShardCalls(shard, combination), None
-                    made = ((before and before.tried_launches) or 0) + 2 * pairs
+                    launches = ((before and before.tried_launches) or 0) + 2 * pairs
                     clear_mail(stage)
                     wrong = verify_pairs(stage.comm, calls, pairs)
                     if not wrong:
                         distinct, wrong = verify_repeats(stage.comm, calls, same_bits=True)
-                        made += REPEATS
+                        launches += REPEATS
                     records[case, name] = shard_record(
                         case, name, Verdict("fail", wrong) if wrong else RIGHT, n=n, ranks=ranks,
-                        backend=stage.backend.name, distinct=distinct, tried_launches=made,
+                        backend=stage.backend.name, distinct=distinct, tried_launches=launches,
                         launches=None if distinct is None else REPEATS,
                         version=combination.version,
                     )  # fmt: skip
@@ -214,23 +216,28 @@ def verify_sharded(
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What one call enqueues: a kernel on the shard, and what combines the partial results.
-    `waiting` are programs that wait for other ranks, `version` is a library's."""
+    """The launches of one call: a kernel on the shard, then the combination of partial results.
+    `waiting` are the programs that wait for other ranks; `version` is set for a library."""
 
     launches: tuple[Launch, ...]
     waiting: tuple[Program, ...] = ()
     version: str | None = None
 
     def run(self) -> None:
-        """Enqueue everything; the host's part also waits. Raises KernelFault and RankLost."""
+        """Enqueue all launches; a combination on the host waits for the GPU. Raises KernelFault and
+        RankLost."""
         for launch in self.launches:
             launch()
 
 
 @dataclass(frozen=True)
 class Shard:
-    """This rank's shard of `n` elements: an input for each turn, its partial result, those of all
-    ranks, the final result, the combinations of each case for each input by name, and refusals."""
+    """This rank's shard of an array of `n` elements, in GPU memory.
+
+    `own` are its indices, `inputs` one array per alternating input, `partial` this rank's partial
+    result, `partials` those of all ranks. `combinations` holds, by case and name, one combination
+    per input; `refusals` the reasons for missing ones.
+    """
 
     stage: Stage
     n: int
@@ -246,10 +253,11 @@ class Shard:
 @contextmanager
 def prepare_shard(
     stage: Stage, cases: Sequence[Case], n: int, turns: int,
-    member: NcclCommunicator | None = None, stumble: int = 0,
+    member: NcclCommunicator | None = None, delay_clocks: int = 0,
 ) -> Iterator[Shard]:  # fmt: skip
-    """This rank's shard of `n` elements for some turns, while the block runs. `member` is this
-    rank's NCCL communicator. Raises OutOfMemory and RankLost."""
+    """Allocate this rank's shard with `turns` inputs and compile the combinations of all cases,
+    while the block runs. `member` is this rank's NCCL communicator. Raises OutOfMemory and
+    RankLost."""
     backend, reduction, ranks = stage.backend, stage.reduction, stage.comm.size
     own, size = shard_range(n, stage.comm.rank, ranks), reduction.acc_size
     sizes = (*[len(own) * reduction.dtype.size] * turns, size, size * ranks, reduction.result_size)
@@ -262,16 +270,18 @@ def prepare_shard(
         shard = Shard(stage, n, own, tuple(inputs), partial_result, partials, result)
         for case in cases:
             plan = _plan(stage, case, len(own))
-            kernels = plan if isinstance(plan, str) else build_kernels(stage, case, plan, stumble)
+            kernels = (
+                plan if isinstance(plan, str) else build_kernels(stage, case, plan, delay_clocks)
+            )
             if isinstance(plan, str) or isinstance(kernels, str):
                 shard.refusals[case, ""] = str(kernels)
                 continue
-            why_not = _first_reason(stage, kernels.why_not_fused)
+            why_not = _any_reason(stage, kernels.why_not_fused)
             if why_not:
                 shard.refusals[case, FUSED] = why_not
                 kernels = replace(kernels, fused={})
-            by_input = [_combinations(shard, plan, kernels, given, opened, member)
-                      for given in shard.inputs]  # fmt: skip
+            by_input = [_combinations(shard, plan, kernels, source, opened, member)
+                      for source in shard.inputs]  # fmt: skip
             shard.combinations[case] = {
                 name: [each[name] for each in by_input] for name in by_input[0]
             }
@@ -279,7 +289,8 @@ def prepare_shard(
 
 
 def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
-    """The plan of a shard, or why a rank has none: shards may differ by one element."""
+    """The plan of a shard, or the reason why a rank has none: shards differ by up to one element,
+    so only some may be refused."""
     plan: Plan | str
     try:
         plan = case.plan(length, 1, stage.backend.limits())
@@ -287,31 +298,31 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
             plan = "computes more than one value"
     except UsageError as error:
         plan = str(error).removeprefix(f"{case.kernel.id} ")
-    return _first_reason(stage, plan if isinstance(plan, str) else "") or plan
+    return _any_reason(stage, plan if isinstance(plan, str) else "") or plan
 
 
-def _first_reason(stage: Stage, why_not: str) -> str:
-    """The first rank's reason; empty if there is none."""
+def _any_reason(stage: Stage, why_not: str) -> str:
+    """The reason of the lowest rank that has one; the same on all ranks."""
     return next((why for why in stage.comm.all_gather(why_not) if why), "")
 
 
 def _combinations(
-    shard: Shard, plan: Plan, kernels: Kernels, given: Buffer, opened: ExitStack,
+    shard: Shard, plan: Plan, kernels: Kernels, source: Buffer, opened: ExitStack,
     member: NcclCommunicator | None,
 ) -> dict[str, Combination]:  # fmt: skip
     """The combinations on one input, by name."""
     stage, reduction, backend = shard.stage, shard.stage.reduction, shard.stage.backend
 
     def bound(programs: Programs, out: Buffer) -> Launch:
-        launches = Bound(backend, plan, programs, given, out=out)
+        launches = Bound(backend, plan, programs, source, out=out)
         opened.callback(launches.release)
         return launches.run
 
     local = bound(kernels.alone, shard.partial)
-    found = {LOCAL: Combination((local,))}
+    combinations = {LOCAL: Combination((local,))}
     if kernels.fused:
         fused = bound(kernels.fused, shard.result)
-        found[FUSED] = Combination((fused,), tuple(kernels.fused.values()))
+        combinations[FUSED] = Combination((fused,), tuple(kernels.fused.values()))
     # after `Bound`, which sets COUNT to the length of the shard
     for program in (*kernels.fused.values(), kernels.behind, kernels.gathered):
         program.set_constant("WINDOWS", *stage.windows.words())
@@ -320,36 +331,36 @@ def _combinations(
         if reduction.op.needs_count:
             program.set_constant("COUNT", shard.n)
     behind = backend.launcher(kernels.behind, 1, 1, [shard.partial, shard.result])
-    found[BEHIND] = Combination((local, behind), (kernels.behind,))
+    combinations[BEHIND] = Combination((local, behind), (kernels.behind,))
     timed = backend.timed()
     if member and timed and reduction.op.name in UFUNCS:
         call = member.launch(
             "all-reduce", replace(reduction, dtype=reduction.acc), shard.partial.address,
             shard.result.address, 1, timed.stream_handle,
         )  # fmt: skip
-        found[NCCL] = Combination((local, call), version=member.nccl.version)
+        combinations[NCCL] = Combination((local, call), version=member.nccl.version)
     gathered = backend.launcher(kernels.gathered, 1, 1, [shard.partials, shard.result, shard.n])
     exchange = partial(_exchange_on_host, shard)
-    found[HOST] = Combination((local, exchange, gathered, backend.synchronize))
-    return found
+    combinations[HOST] = Combination((local, exchange, gathered, backend.synchronize))
+    return combinations
 
 
 def _exchange_on_host(shard: Shard) -> None:
-    """Give every rank the partial results of all, through the hosts."""
+    """All-gather the partial results through the hosts."""
     backend, size = shard.stage.backend, shard.stage.reduction.acc_size
     own = backend.download(shard.partial, "uint8", size).tobytes()
     together = b"".join(shard.stage.comm.all_gather_bytes(own))
     backend.write(shard.partials, np.frombuffer(together, np.uint8))
 
 
-#: What a compiled kernel does: leave a partial result, combine in its last block, or afterwards.
+#: Role of a compiled kernel: `alone` stores a partial result, `fused` also combines in its last
+#: block, `behind` combines as a second kernel, `gathered` combines what the host has gathered.
 Role = Literal["alone", "fused", "behind", "gathered"]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The programs of a plan: kernels that leave a partial result, kernels whose last block
-    combines (none if `why_not_fused` gives a reason), and those that combine afterwards."""
+    """The programs of a plan by role. `fused` is empty if `why_not_fused` gives a reason."""
 
     alone: Mapping[Unit, Program]
     fused: Mapping[Unit, Program]
@@ -359,13 +370,13 @@ class Kernels:
 
 
 def kernel_sources(
-    case: Case, plan: Plan, ranks: int, stumble: int = 0
+    case: Case, plan: Plan, ranks: int, delay_clocks: int = 0
 ) -> tuple[dict[tuple[Role, Unit | None], Source], str]:
-    """The sources of a plan, and why none combines in its last block, if that is so. With
-    `stumble`, the late rank stops for that many clocks between sending and waiting."""
-    # assigning to `Out` sends the partial result to all ranks
+    """The sources of a plan by role and unit, and the reason if none can be fused. With
+    `delay_clocks`, the late rank pauses for that many clocks between sending and waiting."""
+    # in a fused kernel an assignment to `Out` sends the partial result to all ranks
     indexed = "true" if case.reduction.op.indexed else "false"
-    out = shared_source(ranks, stumble) + f"constexpr bool INDEXED = {indexed};\n"
+    out = shared_source(ranks, delay_clocks) + f"constexpr bool INDEXED = {indexed};\n"
     out += device_text("sharded.cuh")
     why_not = ""
     if len(plan.passes) > 1:
@@ -378,7 +389,7 @@ def kernel_sources(
         ("gathered", None): helper_source(head, "gathered.cu", "gathered"),
     }
     for step in plan.passes:
-        # of several passes the last makes the result
+        # of several passes only the last computes the result
         unfinished = step.stage == "only" and len(plan.passes) > 1
         stage = step.stage if unfinished else _UNFINISHED.get(step.stage, step.stage)
         sources["alone", step.unit] = unit_source(case, (stage, step.text))
@@ -387,9 +398,10 @@ def kernel_sources(
     return sources, why_not
 
 
-def build_kernels(stage: Stage, case: Case, plan: Plan, stumble: int) -> Kernels | str:
-    """Compile the kernels; a reason if the kernel cannot leave a partial result."""
-    sources, why_not = kernel_sources(case, plan, stage.comm.size, stumble)
+def build_kernels(stage: Stage, case: Case, plan: Plan, delay_clocks: int) -> Kernels | str:
+    """Compile the kernels of a plan. Returns a reason if the kernel cannot store a partial
+    result."""
+    sources, why_not = kernel_sources(case, plan, stage.comm.size, delay_clocks)
     programs: dict[Role, dict[Unit | None, Program]] = {"alone": {}, "fused": {}}
     errors: dict[Role, BuildError] = {}
     built = build_programs(stage, list(sources.values()))
@@ -433,7 +445,7 @@ def clear_mail(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShardCalls:
-    """Verification of one way to reduce a sharded array: its inputs, calls and results."""
+    """`VerifiedCalls` of one combination on a sharded array."""
 
     shard: Shard
     combination: Combination
@@ -459,8 +471,8 @@ class ShardCalls:
         values = stored(random_values(stage.comm.rank, len(self.shard.own)), reduction.dtype)
         wide = as_numbers(values, reduction.dtype).astype(np.float64)
         sums = stage.comm.all_gather([float(wide.sum()), float(np.abs(wide).sum())])
-        exact, size = sum(s for s, _ in sums), sum(a for _, a in sums)
-        bound = self.n * reduction.acc.epsilon * size  # for any summation order
+        exact, magnitude = sum(s for s, _ in sums), sum(a for _, a in sums)
+        bound = self.n * reduction.acc.epsilon * magnitude  # for any summation order
         if reduction.op.name == "mean":
             exact /= self.n
             bound = bound / self.n + reduction.acc.epsilon * abs(exact)
@@ -485,45 +497,45 @@ class ShardCalls:
         return check_result(output, expected)
 
 
-def check_result(got: np.generic, right: Array) -> str | None:
-    """Why a result is wrong, or None."""
-    if got == right or (got != got and right != right):
+def check_result(result: np.generic, expected: Array) -> str | None:
+    """Why a result is wrong, or None. NaN equals NaN."""
+    if result == expected or (result != result and expected != expected):
         return None
-    return f"the result is {got}, not {right}"
+    return f"the result is {result}, not {expected}"
 
 
 def _time_combinations(
     shard: Shard, backend: TimedBackend, right: Sequence[Key], rounds: int, bar: Progress
 ) -> dict[Key, tuple[Batch, ...]]:
-    """The samples of correct combinations that run on the GPU, and of each kernel alone."""
+    """Time the correct combinations that run on the GPU, and each kernel without combination."""
     stage, comm = shard.stage, shard.stage.comm
-    arrays = [ShardedArray(stage.reduction, shard.n, comm.size, turn) for turn in range(TURNS)]
-    for given, array in zip(shard.inputs, arrays, strict=True):
-        backend.write(given, array.of(comm.rank))
+    arrays = [ShardedArray(stage.reduction, shard.n, comm.size, turn) for turn in range(INPUT_SETS)]
+    for source, array in zip(shard.inputs, arrays, strict=True):
+        backend.write(source, array.of(comm.rank))
     clear_mail(stage)
-    subject = TimedShard(shard, backend, [array.result for array in arrays])
+    hooks = TimedShard(shard, backend, [array.result for array in arrays])
     calls: dict[Key, TimedCall] = {}
     for case, combinations in shard.combinations.items():
         for name, turns in combinations.items():
-            if turns[0].version:  # a library's first call may wait for the gate
+            if turns[0].version:  # a library's first call may synchronise, which the gate blocks
                 turns[0].run()
             if name == LOCAL or ((case, name) in right and name != HOST):
-                # batches and loops have an even number of calls, so that each begins with the first
-                enqueue = partial(_next_run, cycle(turns))
-                calls[case, name] = TimedCall(enqueue, subject, collective=name != LOCAL)
+                # batches and loops have an even number of calls: each begins with the first input
+                enqueue = partial(_next_launch, cycle(turns))
+                calls[case, name] = TimedCall(enqueue, hooks, collective=name != LOCAL)
     backend.synchronize()
     try:
         return Stopwatch(stage, backend, count(1)).rounds(calls, rounds, bar)
     finally:
-        subject.close()
+        hooks.close()
 
 
-def _next_run(turns: Iterator[Combination], _: int) -> Launch:
+def _next_launch(turns: Iterator[Combination], _: int) -> Launch:
     return next(turns).run
 
 
 class TimedShard:
-    """The shard as the stopwatch's subject: keeps the result of each sample and checks it."""
+    """Sample hooks of a shard: save the result of each sample and check it afterwards."""
 
     def __init__(self, shard: Shard, backend: TimedBackend, expected: list[Array]) -> None:
         self._shard, self._backend, self._expected = shard, backend, expected
@@ -543,7 +555,7 @@ class TimedShard:
         stage = self._shard.stage
         for k, kept in enumerate(self._kept):
             result = self._backend.download(kept, stage.reduction.result_dtype, 1)[0]
-            why = check_result(result, self._expected[k % TURNS])
+            why = check_result(result, self._expected[k % INPUT_SETS])
             if why:
                 return f"rank {stage.comm.rank}, sample {k + 1}: {why}"
         return None
@@ -551,14 +563,14 @@ class TimedShard:
 
 #: Bytes that ranks on the emulator need per element.
 _ELEMENT_BYTES = 24
-#: From best to worst: the worst rank's verdict counts.
+#: Verdicts from best to worst. The worst one of all ranks counts.
 _VERDICTS = ("pass", "skip", "fail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedRequest:
-    """The bench request, the number of ranks, and where they meet. With `source` the array is
-    streamed in chunks."""
+    """A bench request on `gpus` ranks. `meet` is the rendezvous. With `source` the array is
+    streamed in chunks of `chunk` elements."""
 
     bench: BenchRequest
     source: str | None = None
@@ -586,7 +598,8 @@ def bench_sharded(request: ShardedRequest) -> int:
         return start(request.gpus, bench.argv)
     if request.gpus != placement.size:
         raise UsageError(
-            f"--gpus {request.gpus}: {placement.launcher} started {placement.size} ranks; give that"
+            f"--gpus {request.gpus}: {placement.launcher} started {placement.size} ranks; give "
+            f"--gpus {placement.size}"
         )
     with connect(placement, request.meet) as comm:
         if request.source is None:
@@ -596,7 +609,7 @@ def bench_sharded(request: ShardedRequest) -> int:
 
 
 def _stream_shard(request: StreamBenchRequest, comm: Communicator, placement: Placement) -> int:
-    """The part of one rank, with `--from`. Returns its exit code."""
+    """Stream as one of the ranks. Returns this rank's exit code."""
     bench = request.bench
     selection, problem = bench.selection, bench.problem
     require_equal(comm, [
@@ -613,7 +626,7 @@ def _stream_shard(request: StreamBenchRequest, comm: Communicator, placement: Pl
 def _refuse_options(bench: BenchRequest, gpus: int) -> None:
     """Raise UsageError for options that sharded arrays do not support."""
     timing, problem = bench.timing, bench.problem
-    given = {
+    options = {
         "--peers": bool(bench.peers), "--sms": bool(bench.selection.sms), "--graph": timing.graph,
         "--energy": timing.energy, "--timing": timing.timing != ("cold",),
         "--region": timing.region != "total", "--baseline-kernel": bool(timing.baseline_kernel),
@@ -622,26 +635,26 @@ def _refuse_options(bench: BenchRequest, gpus: int) -> None:
         "--max-time": bench.machine.max_time is not None, "--columns": bool(bench.columns),
         "--device": bench.machine.device != 0,
     }  # fmt: skip
-    names = [name for name, there in given.items() if there]
+    names = [name for name, is_given in options.items() if is_given]
     if names:
         raise UsageError(f"--gpus measures one array on several GPUs: leave out "
                          f"{' and '.join(names)}")  # fmt: skip
     for n in problem.n or ():
         if n < gpus:
-            raise UsageError(f"--n {n}: give at least an element for each of {gpus} ranks")
+            raise UsageError(f"--n {n}: give at least one element for each of {gpus} ranks")
     for op in problem.op or ():
         if op not in SHARDED_OPS:
             raise UsageError(f"--op {op}: --gpus takes {', '.join(SHARDED_OPS)}")
 
 
 def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) -> int:
-    """The part of one rank. Returns its exit code."""
+    """Measure as one of the ranks. Returns this rank's exit code."""
     quiet = bench.machine.quiet or comm.rank > 0
     machine = replace(bench.machine, device=gpu_of(placement), quiet=quiet)
     bench = replace(bench, machine=machine)
     settings = bench_settings(bench)
     registry = load_registry(bench.selection.folders)
-    choices = list(map(_leaving_partials, chosen(bench, registry, quiet)))
+    choices = list(map(without_index_only, chosen(bench, registry, quiet)))
     if comm.rank == 0:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
     with opened(machine, settings) as session:
@@ -655,21 +668,22 @@ def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) 
         for n in settings.sizes:
             # `auto` chooses for the size of a shard
             session.settings = replace(settings, sizes=(-(-n // comm.size),))
-            records += _records(session, choices, n, comm, timed=timed, quiet=quiet)
+            records += _measure_size(session, choices, n, comm, timed=timed, quiet=quiet)
         device = session.backend.info()
     if comm.rank == 0:
         protocol = {
             "kernels": list(bench.selection.kernels or ("all",)), "ranks": comm.size,
             "rounds": bench.timing.rounds if timed else None, "samples": SAMPLES,
-            "loop": IN_A_LOOP,
+            "loop": LOOP_CALLS,
         }  # fmt: skip
         run = Run(tool(bench.argv), device, protocol, tuple(records))
         publish(bench.outputs, sections(run), run_texts(run))
     return worst_exit_code(verdict_codes(records))
 
 
-def _leaving_partials(choice: Choice) -> Choice:
-    """The choice without kernels for argmin and argmax that keep no value beside the index."""
+def without_index_only(choice: Choice) -> Choice:
+    """The choice without argmin and argmax kernels whose partial result has no value, only an
+    index."""
     among = tuple(
         kernel for kernel in choice.among
         if not (kernel.finish == "one_word" and "argmax" in kernel.ops)
@@ -677,17 +691,17 @@ def _leaving_partials(choice: Choice) -> Choice:
     return replace(choice, among=among)
 
 
-def _records(
+def _measure_size(
     session: Session, choices: Sequence[Choice], n: int, comm: Communicator, *, timed: bool,
     quiet: bool,
 ) -> list[Record]:  # fmt: skip
-    """The records of all reductions at one size."""
+    """Verify on one GPU and measure all reductions at one size; their records."""
     records: list[Record] = []
     backend = session.backend
     for reduction, group in cases(session, choices).items():
         known = {case: verdict or _why_no_partials(case) for case, verdict in group}
         untried = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
-        alone = dict(zip(untried, verify_alone(session, untried, comm), strict=True))
+        alone = dict(zip(untried, verify_on_rank_0(session, untried, comm), strict=True))
         right = [case for case, verdict in alone.items() if verdict.outcome == "pass"]
         for case, verdict in (known | alone).items():
             if verdict and verdict.outcome != "pass":
@@ -695,26 +709,26 @@ def _records(
                     shard_record(case, "", verdict, n=n, ranks=comm.size, backend=backend.name)
                 )
         if right:
-            records += run_sharded(reduction, right, n, session.settings.rounds, comm, backend,
+            records += measure_sharded(reduction, right, n, session.settings.rounds, comm, backend,
                                    timed=timed, quiet=quiet)  # fmt: skip
     return records
 
 
 def _why_no_partials(case: Case) -> Verdict | None:
-    """A skip verdict for kernels without front matter, which have no type `Out`; else None."""
+    """A skip verdict for a kernel without front matter, whose output is not of type `Out`."""
     if case.kernel.program is None:
         return None
     why = "has no front matter, so its output is not of type Out, which combines partial results"
     return skipped("unfit", why)
 
 
-def verify_alone(session: Session, cases: Sequence[Case], comm: Communicator) -> list[Verdict]:
-    """Verify each case on rank 0 at edge sizes and the session's sizes, and broadcast the verdicts.
-    Raises RankLost, and KeyboardInterrupt on rank 0."""
+def verify_on_rank_0(session: Session, cases: Sequence[Case], comm: Communicator) -> list[Verdict]:
+    """Verify each case on rank 0's GPU, at edge sizes and the session's sizes; the verdicts, on all
+    ranks. Raises RankLost, and KeyboardInterrupt on rank 0."""
     own: list[Verdict] = []
     if comm.rank == 0:
         prepared, at = at_edges(session, cases)
-        sizes = [(n, 1) for n in session.settings.sizes if n <= _MOST_ALONE]
+        sizes = [(n, 1) for n in session.settings.sizes if n <= _MOST_VERIFIED]
         verified = session.verify(
             prepared, dict.fromkeys(cases, sizes), with_races(session, at), skip_others=True
         )
@@ -726,7 +740,7 @@ def verify_alone(session: Session, cases: Sequence[Case], comm: Communicator) ->
 
 
 class StreamRanks(SingleRank):
-    """The communicator, as streaming uses it."""
+    """Splits a streamed array over the ranks of a communicator."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm

@@ -1,4 +1,4 @@
-"""Windows: memory of each rank that all ranks can address, with the same layout.
+"""Windows: one block of memory per rank that all ranks can address, all with the same layout.
 
 A window is on the rank's GPU. Without GPUs it is a file that all processes map.
 """
@@ -28,8 +28,8 @@ GUARD_BYTES = _ALIGNED - 16
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Byte offsets in a window: status at 0, flags of the common start, flags of engines, input,
-    output, mail of the LL protocol, and slots for whole arrays."""
+    """Byte offsets in a window: status at 0, then flags of the start barrier, flags of engines,
+    input, output, `mail` (slots of the LL protocol), and `slots` for whole arrays."""
 
     start: int
     flags: int
@@ -77,12 +77,13 @@ class Windows:
 
     @property
     def status(self) -> Part:
-        """Two words that a kernel sets when it gives up: a flag, and the rank it waited for."""
+        """Two words that a kernel sets when a wait times out: a flag, and the rank it waited
+        for."""
         return self.part(0, 8)
 
     def words(self, late: int = 0, latest: int = 0) -> tuple[int, ...]:
-        """The fields of the device structure `Ranks`. `late` is the rank that stumbles, and
-        `latest` its block that stumbles longest."""
+        """The fields of the device structure `Ranks`. In builds with delays, rank `late` is
+        delayed, and its block `latest` twice as long."""
         return (*self.addresses, self.rank, late, latest)
 
     def part(self, offset: int, nbytes: int) -> Part:
@@ -91,12 +92,13 @@ class Windows:
 
 @contextmanager
 def open_windows(comm: Communicator, backend: Backend, parts: Layout) -> Iterator[Windows]:
-    """Zeroed windows, in memory of the GPUs if the backend has one. Raises RankLost, OutOfMemory,
-    and EnvironmentProblem if ranks are on several hosts or cannot address each other's memory."""
+    """Zeroed windows while the block runs: in GPU memory, or in mapped files on the emulator.
+    Raises RankLost, OutOfMemory, and EnvironmentProblem if ranks are on several hosts or cannot
+    address each other's memory."""
     hosts = sorted(set(comm.all_gather(socket.gethostname())))
     if len(hosts) > 1:
         raise EnvironmentProblem(
-            f"ranks exchange through memory that all can address, and these are on "
+            f"ranks must be on one host to address each other's memory, and these are on "
             f"{', '.join(hosts)}: start them on one host"
         )
     opened = _device_windows if backend.timed() else _mapped_windows

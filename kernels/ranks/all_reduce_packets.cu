@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_packets(
             for (unsigned w = 0; w < WORDS; w++)
                 Shared<Word>(ranks.at<Word>((me + k) % RANKS, turn)[(me * WORDS + w) * n + i])
                     .store(call << 32 | bits[w], cuda::std::memory_order_relaxed);
-        ranks.stumble();
+        ranks.delay_if_late();
         Acc sum;
 #pragma unroll 1
         for (unsigned r = 0; r < RANKS; r++) {

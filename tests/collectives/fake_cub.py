@@ -8,7 +8,7 @@ from typing import Any
 import cudareduce.backends
 from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.workers import Parent
-from tests.collectives.nccls import StreamGpu
+from tests.collectives.rank_processes import StreamGpu
 from tests.simulate import H200
 
 SOURCE = Path(__file__).with_name("fake_cub.cpp")

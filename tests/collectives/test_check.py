@@ -19,7 +19,7 @@ from cudareduce.library.registry import Registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
 from tests.collectives.fake_ranks import CACHE, GPUS, PROGRAM
-from tests.collectives.simulated import ENGINES, SIZES, Machine, made_by, stored
+from tests.collectives.simulated_jobs import ENGINES, SIZES, Machine, made_by, stored
 from tests.conftest import ROOT
 from tests.simulate import H200
 
@@ -288,9 +288,9 @@ def test_rows_without_time_are_uncertain(check: Call) -> None:
         ({"dtype": "float8"}, "no type of `collective`"),
         ({"ranks": 9}, "no number of ranks of `collective`"),
         ({"ranks": None}, "holds None, which is no number of ranks"),
-        ({"engine": "a,b"}, "without elements, or an engine"),
+        ({"engine": "a,b"}, "without elements or without an engine"),
         ({"engine": "nccl:2"}, "of a file given with --nccl: name the engines"),
-        ({"n": 0, "bytes": 0}, "without elements, or an engine"),
+        ({"n": 0, "bytes": 0}, "without elements or without an engine"),
     ],
 )
 def test_an_edited_file_is_a_usage_error(check: Call, change: dict[str, Any], why: str) -> None:
@@ -483,10 +483,10 @@ def test_kernels_of_two_trees_are_measured_in_the_same_rounds(
     ("words", "why"),
     [
         (("reduce_v7_shuffle",), "is a kernel of one GPU, and other names are collectives"),
-        (("--op", "argmax"), "arrays are combined by one of sum, prod, min, max"),
+        (("--op", "argmax"), "collectives take sum, prod, min, max"),
         (("reduce",), "this tree has no kernels of reduce"),
         (("--device", 1), "leave it out for collectives"),
-        (("--n", "0"), "there is nothing to exchange"),
+        (("--n", "0"), "takes at least one element"),
     ],
 )
 def test_what_trees_of_collectives_do_not_take(

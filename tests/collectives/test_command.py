@@ -16,7 +16,7 @@ from cudareduce.collectives.kernels import kernels_of, load_kernels
 from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.results.store import load
 from tests.collectives.conftest import Ranks
-from tests.collectives.wrong import small, write
+from tests.collectives.wrong_kernels import small, write
 from tests.conftest import ROOT, read_result
 
 ONE_SHOT = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
@@ -104,7 +104,7 @@ FAULTS = {
     "low bits are cut off": ("= sum", _CUT, "--op prod --n 100", ""),
     "a block that is launched for few elements, too, ends": (
         "{\n", "{\n    if (blockIdx.x == 40 && ranks.me == 1)\n        return;\n", "--n 100",
-        "rank 0 has waited too long for rank 1"),
+        "rank 0 timed out waiting for rank 1"),
     "a maximum drops NaN": (
         FOLD, _greater("LOWEST", "{} > sum.at[e]"), "--op max --n 8", "not nan"),
     "a maximum drops NaN but the last rank's": (
@@ -114,7 +114,7 @@ FAULTS = {
         "in, 0, packs,", "in, 0, min(packs, size_t(gridDim.x * TILE)),", "--n 8", "n = 65539"),
     "late calls are wrong": (
         EXIT, f"{EXIT} {_LATE}", "--n 4099 --dtype int32",
-        "a repeated call gives another result"),
+        "a repeated call has another result"),
 }  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def test_every_wrong_kernel_is_found(
     assert rows.keys() == set(engines)
     assert all(rows.values()), rows
     if name == "all-reduce" and size > 2:
-        assert rows["peer:own_first"] == "ranks have other bits"
+        assert rows["peer:own_first"] == "the bits of the result differ between ranks"
         assert "is nan, not" in rows["peer:equal_shares"]
 
 
@@ -213,7 +213,7 @@ def test_libraries_need_gpus(collective: Ranks) -> None:
     assert [line.split() for line in lines[4:7]] == [
         ["host", "right", "1/10", "58"], ["torch", "-", "-", "-"], ["nccl", "-", "-", "-"],
     ]  # fmt: skip
-    why = "skipped: needs a GPU for each rank, so it is not run here"
+    why = "skipped: needs a GPU for each rank"
     assert lines[8] == f"torch, nccl: {why}"
     assert collective("all-reduce", "--engine", "nccl", "--n", 40)[0] == 6
 
@@ -244,7 +244,7 @@ def test_auto_takes_a_kernel_by_size(collective: Ranks, tmp_path: Path) -> None:
         (("all-reduce", "--nccl", "a.so", "--engine", "host"), "--nccl has no effect without nccl"),
         (("all-reduce", "--ranks", "9"), "9"),
         (("all-reduce", "--ranks", "1"), "1"),
-        (("all-reduce", "--n", "0"), "--n 0: there is nothing to exchange"),
+        (("all-reduce", "--n", "0"), "--n 0: a collective takes at least one element"),
         (("all-reduce", "--meet", "tcp://nowhere"), "--meet tcp://nowhere: give rank 0's host"),
         (("all-reduce", "--json", "/no/such/place.json"), "/no/such"),
     ],

@@ -137,9 +137,32 @@ def test_an_unusable_place_is_a_usage_error(where: str, words: str) -> None:
 def test_another_file_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "thesis.txt"
     path.write_text("all of it")
-    with pytest.raises(UsageError, match="is another file"):
+    with pytest.raises(UsageError, match="is a file of something else"):
         connect(of(0, 2), str(path))
     assert path.read_text() == "all of it"
+
+
+def test_a_rendezvous_file_is_created_under_a_new_name(tmp_path: Path) -> None:
+    """A link at a name that can be predicted must not redirect the file."""
+    path, victim = tmp_path / "m", tmp_path / "victim"
+    victim.write_text("keep")
+    for name in (f"m.{os.getpid()}", "m.tmp"):
+        (tmp_path / name).symlink_to(victim)
+    with pytest.raises(RankLost):
+        connect(of(0, 2), str(path), arrival_s=0.01)
+    assert victim.read_text() == "keep"
+
+
+def test_a_rendezvous_file_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m"
+    path.write_text('[["127.0.0.1"], 9, "x"]')
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(UsageError, match="of another user"):
+        connect(of(0, 2), str(path))
+    with pytest.raises(RankLost, match="not all ranks connected at"):
+        connect(of(1, 2), str(path), arrival_s=0.1)
 
 
 def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
@@ -149,13 +172,13 @@ def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
         while not path.exists():
             time.sleep(0.01)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600  # it has the key
-        with pytest.raises(RankLost, match=r"ranks 1, 2, 3 of 4 did not come"):
+        with pytest.raises(RankLost, match=r"ranks 1, 2, 3 of 4 did not connect"):
             alone.result()
     assert not path.exists()
     for text in ("", '[[], 9, "x"]', '[["127.0.0.1"], 1e999, "x"]', '[["127.0.0.1"], 99999, "x"]',
                  "[" * 9999):  # fmt: skip
         path.write_text(text)
-        with pytest.raises(RankLost, match="rank 0 did not appear at"):
+        with pytest.raises(RankLost, match="not all ranks connected at"):
             connect(of(1, 4), str(path), arrival_s=0.1)
 
 
@@ -205,7 +228,7 @@ def test_strangers_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_ranks_with_another_number_of_ranks_are_refused(tmp_path: Path) -> None:
     first, other = together(2, tmp_path / "m", Communicator.barrier, sizes=(2, 3))
     assert str(first) == str(other)
-    assert "is one of 3, and rank 0 one of 2: start all ranks with the same number" in str(first)
+    assert "is one of 3, and rank 0 one of 2: start all with the same number" in str(first)
 
 
 def test_a_rank_that_fails_ends_all_with_its_error(tmp_path: Path) -> None:
@@ -260,7 +283,7 @@ import os, sys, time
 from cudareduce.collectives.communicator import Placement, connect
 rank, where = int(sys.argv[1]), sys.argv[2]
 with connect(Placement("other", rank, 3, rank, "j"), where, silence_s=3.0) as comm:
-    with comm.doing("a call"):
+    with comm.during("a call"):
         comm.barrier()
         if rank == 1:
             os._exit(3)

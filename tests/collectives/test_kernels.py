@@ -82,7 +82,7 @@ def test_incomplete_front_matter_is_a_usage_error(text: str, words: str, tmp_pat
         ("block = true", "block: must be"),
         ("block = 100000", "block: must be"),
         ('block = 64\nmail = "yes"', "mail: one of packets, shares"),
-        ("block = 64\nwrong = 4", "wrong: must be a text"),
+        ("block = 64\nwrong = 4", "wrong: must be a string"),
         ("block = 64\nblocks = 129", "blocks: must be"),
         ('block = 64\nblocks = 1\nmail = "shares"', "blocks: must be 2 or more"),
     ],
@@ -104,7 +104,7 @@ def test_a_pipe_is_no_kernel(tmp_path: Path) -> None:
     ("kernel", "name", "words"),
     [
         ("all_reduce_one_shot", "one_shot", "are both called peer:one_shot"),
-        ("all_reduce_one_shot", "all_reduce_auto", "peer:auto is the engine that chooses a kernel"),
+        ("all_reduce_one_shot", "all_reduce_auto", "peer:auto is the engine that selects a kernel"),
         ("reduce_scatter", "reduce_scatter", "have the same name"),
     ],
 )

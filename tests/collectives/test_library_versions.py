@@ -21,7 +21,7 @@ from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
 from cudareduce.results.store import to_json
-from tests.collectives import fake_cub, nccls
+from tests.collectives import fake_cub, rank_processes
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
 from tests.simulate import H200
@@ -36,20 +36,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def old(folder: Path) -> Path:
-    return nccls.compiled(folder, "old", NOISE)
+    return rank_processes.compile_nccl(folder, "old", NOISE)
 
 
 @pytest.fixture
 def request_of(old: Path) -> Callable[..., CheckRequest]:
-    def made(new: Path, **others: object) -> CheckRequest:
-        asked = CheckRequest(
+    def make(new: Path, **others: object) -> CheckRequest:
+        request = CheckRequest(
             library=Versions("nccl", old, new), kernels=("all-reduce",), n=(1000,), op=("sum",),
             dtype=("float32",), rounds=6, budget=60.0, device=0, time_limit=None, no_cache=False,
             quiet=True, judging=Judging(threshold=0.02), outputs=Outputs(),
         )  # fmt: skip
-        return replace(asked, **others)  # type: ignore[arg-type]
+        return replace(request, **others)  # type: ignore[arg-type]
 
-    return made
+    return make
 
 
 @pytest.fixture
@@ -59,13 +59,15 @@ def check(
     """`check_library` whose jobs are two ranks on simulated GPUs; `edit` changes their results."""
     two_gpus(monkeypatch)
 
-    def checked(asked: CheckRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
+    def checked(request: CheckRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
         def job(ranks: int, argv: list[str], **_: object) -> int:
             options = collective.make_context("collective", argv[1:]).params
             rounds.append(options["rounds"])
-            records = nccls.together(nccls.Asked(
+            records = rank_processes.measure_libraries(rank_processes.LibraryRun(
                 folder=tmp_path, cache=cache, engines=("nccl",), files=options["nccl"],
-                tried=tuple(product([options["collective"]], [options["op"]], options["dtype"])),
+                reductions=tuple(
+                    product([options["collective"]], [options["op"]], options["dtype"])
+                ),
                 sizes=options["n"], rounds=options["rounds"],
             ))  # fmt: skip
             run = edit(Run({}, H200, {"rounds": options["rounds"]}, tuple(records)))
@@ -73,7 +75,7 @@ def check(
             return 0
 
         monkeypatch.setattr("cudareduce.collectives.check.start", job)
-        return check_library(asked)
+        return check_library(request)
 
     return checked
 
@@ -108,14 +110,14 @@ def test_two_copies_of_nccl_are_the_same(
     printed = capsys.readouterr().out
     assert printed.startswith("NCCL 2.28.9 against NCCL 2.28.9, NVIDIA H200")
     assert "3 compared: 3 SAME" in printed
-    assert "reduce-scatter: skipped: all ranks must get the same number" in printed
+    assert "reduce-scatter: skipped: all ranks must receive the same number" in printed
 
 
 @pytest.mark.slow
 def test_a_slower_nccl_is_found_and_confirmed(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slower = nccls.compiled(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
+    slower = rank_processes.compile_nccl(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
     rounds.clear()
     assert check(request_of(slower)) == 1
     printed = capsys.readouterr().out
@@ -123,7 +125,7 @@ def test_a_slower_nccl_is_found_and_confirmed(
     assert "confirmed in a fresh process" in printed
     assert "version 2.28.9, now 2.32.3" in printed
     assert rounds == [6, 12]  # which is what confirms it
-    quicker = nccls.compiled(folder, "quicker", NOISE, "COST_US=9.5")
+    quicker = rank_processes.compile_nccl(folder, "quicker", NOISE, "COST_US=9.5")
     assert check(request_of(quicker)) == 0
     assert "FASTER" in capsys.readouterr().out
 
@@ -132,7 +134,7 @@ def test_a_slower_nccl_is_found_and_confirmed(
 def test_a_wrong_nccl_is_found(
     folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = nccls.compiled(folder, "wrong", "LEAVES_OUT")
+    wrong = rank_processes.compile_nccl(folder, "wrong", "LEAVES_OUT")
     assert check(request_of(wrong)) == 3
     assert "WRONG" in capsys.readouterr().out
 
@@ -141,14 +143,14 @@ def test_a_wrong_nccl_is_found(
 def test_an_nccl_that_does_not_start_is_an_error(
     folder: Path, request_of: Requested, check: Check
 ) -> None:
-    broken = nccls.compiled(folder, "broken", "NO_COMMUNICATOR")
+    broken = rank_processes.compile_nccl(folder, "broken", "NO_COMMUNICATOR")
     with pytest.raises(EnvironmentProblem, match="nothing was compared"):
         check(request_of(broken), replace_all)
     assert check(request_of(broken)) == 1  # one that is gone
 
 
 def replace_all(run: Run) -> Run:
-    """As if both sides had begun nowhere."""
+    """The run with every record replaced by a skipped one."""
     gone = next(r for r in run.records if r.verdict == "skip")
     return replace(run, records=tuple(replace(gone, engine=r.engine) for r in run.records))
 
@@ -156,7 +158,7 @@ def replace_all(run: Run) -> Run:
 def test_ranks_are_started_with_both_files(
     old: Path, copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Words that `collective` understands; and ranks that end with an error leave nothing."""
+    """The command line of the ranks; their exit code is in the error."""
     two_gpus(monkeypatch)
     given: list[dict[str, object]] = []
 
@@ -176,10 +178,23 @@ def test_ranks_are_started_with_both_files(
     assert (options["backend"], options["quiet"], options["no_cache"]) == ("cuda", True, True)
 
 
+def test_an_interrupt_before_the_first_result_is_not_an_error_of_the_environment(
+    copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_gpus(monkeypatch)
+
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cudareduce.collectives.check.start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        check_library(request_of(copy))
+
+
 def test_the_command_line(
     cudareduce: Callable[..., tuple[int, str, str]], old: Path, copy: Path, tmp_path: Path
 ) -> None:
-    """Words become a request, or an error that names the one that does not fit."""
+    """Valid options need two GPUs; an invalid option is named."""
     nccl, cub = f"nccl={old},{copy}", fake_cub.tree(tmp_path / "a", 3_004_000)
     for library, words, code, why in (
         (nccl, (), 6, "takes two GPUs of one host"),
@@ -223,8 +238,8 @@ CUB_3_4, CUB_3_6 = 3_004_000, 3_006_000
 def cub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path, cudareduce: Call
 ) -> Iterator[Call]:
-    """Runs `check --library cub=OLD,NEW` on a fake GPU with a fake nvcc. A version is its number
-    and the lines of its CUB."""
+    """Runs `check --library cub=OLD,NEW` on a fake GPU with a fake nvcc. A version is given as its
+    number and lines of its CUB."""
     path = f"{fake_cub.nvcc(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
     monkeypatch.setattr("cudareduce.libraries.session.LibraryRunner", fake_cub.FakeRunner)
@@ -261,7 +276,7 @@ def test_two_copies_of_cub_are_the_same(cub: Call, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_slower_faster_or_wrong_cub_is_found(cub: Call) -> None:
-    """Versions of one number, of which a tree was changed, are told apart as well."""
+    """The trees have the same version number and different text."""
     slower, faster = "#define COST_US 110.0", "#define COST_US 90.0"
     code, out, err = cub((CUB_3_4,), (CUB_3_4, slower), "--format", "json")
     rows = read_result(out)
@@ -291,7 +306,7 @@ def test_a_cub_that_does_not_compile_is_an_error(cub: Call) -> None:
 
 @pytest.mark.slow
 def test_two_real_trees_compile(tmp_path: Path, cudareduce: Call) -> None:
-    """Two CCCL releases, where this machine has them, each with its own headers."""
+    """Each CCCL release on this machine compiles with its own headers."""
     found: dict[int, Path] = {}
     for folder in cccl._folders():
         if version := cccl._version(folder):
@@ -300,7 +315,7 @@ def test_two_real_trees_compile(tmp_path: Path, cudareduce: Call) -> None:
         pytest.skip("there is no nvcc, or no CCCL")
     for version, folder in found.items():
         headers = cccl.tree_headers(folder)
-        made = cccl.compile_library(reduction_of("sum", "float32"), 90, tmp_path, headers)
-        symbols = subprocess.run(["nm", "-D", made], capture_output=True, text=True).stdout
+        make = cccl.compile_library(reduction_of("sum", "float32"), 90, tmp_path, headers)
+        symbols = subprocess.run(["nm", "-D", make], capture_output=True, text=True).stdout
         assert "run_to_run" in symbols
         assert headers.version == version

@@ -1,5 +1,4 @@
-"""NCCL as an engine: what is called with what, on simulated GPUs and a library that is compiled
-here."""
+"""NCCL as an engine, on simulated GPUs with a fake library that is compiled here."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ import pytest
 
 from cudareduce.collectives.collective import CollectiveRequest, requested_libraries
 from cudareduce.collectives.names import COLLECTIVES, Collective
-from cudareduce.collectives.nccl import Nccl, Wanted, load, version_in, version_text
+from cudareduce.collectives.nccl import Nccl, RequestedLibrary, load, version_in, version_text
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.report.publish import Outputs
 from cudareduce.report.ranks import rank_sections
 from cudareduce.results.record import Run
-from tests.collectives.nccls import Asked, compiled, together
+from tests.collectives.rank_processes import LibraryRun, compile_nccl, measure_libraries
 from tests.simulate import H200
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "uint32", "int64",
@@ -26,24 +25,24 @@ TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", 
 
 @pytest.fixture(scope="module")
 def nccl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("nccl"), "libnccl")
+    return compile_nccl(tmp_path_factory.mktemp("nccl"), "libnccl")
 
 
 @pytest.fixture
-def asked(cache: Path, tmp_path: Path, nccl: Path) -> Asked:
-    return Asked(folder=tmp_path, cache=cache, engines=("nccl",), files=(nccl,))
+def run(cache: Path, tmp_path: Path, nccl: Path) -> LibraryRun:
+    return LibraryRun(folder=tmp_path, cache=cache, engines=("nccl",), files=(nccl,))
 
 
 @pytest.mark.long
-def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
-    """Of a library that leaves a rank out, and of one that makes no communicator, none."""
+def test_each_file_of_nccl_is_an_engine_with_times(run: LibraryRun) -> None:
+    """A library that leaves a rank out, and one that creates no communicator, have no times."""
     builds = {"other": ("COST_US=12.0", "VERSION=23203", "NO_WINDOWS"), "wrong": ("LEAVES_OUT",),
               "broken": ("NO_COMMUNICATOR",)}  # fmt: skip
-    files = (*asked.files, *(compiled(asked.folder, name, *d) for name, d in builds.items()))
+    files = (*run.files, *(compile_nccl(run.folder, name, *d) for name, d in builds.items()))
     scatter: tuple[Collective, str, str] = ("reduce-scatter", "sum", "float32")
-    tried = (*asked.tried, scatter)
-    found = together(replace(
-        asked, engines=("nccl", "nccl-symm"), files=files, tried=tried, sizes=(1000, 1001)
+    reductions = (*run.reductions, scatter)
+    found = measure_libraries(replace(
+        run, engines=("nccl", "nccl-symm"), files=files, reductions=reductions, sizes=(1000, 1001)
     ))  # fmt: skip
     reduced = [r for r in found if r.kernel == "all-reduce"]
     known = {r.engine: r for r in reduced}
@@ -69,7 +68,7 @@ def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
     scattered = [r for r in found if r.kernel == "reduce-scatter" and r.engine == "nccl:1"]
     assert [(r.n, r.verdict, r.cause) for r in scattered] == [(1000, "pass", None),
                                                               (1001, "skip", "unfit")]  # fmt: skip
-    why = "all ranks must get the same number of elements: give --n a multiple of 8"
+    why = "all ranks must receive the same number of elements: give --n a multiple of 8"
     assert scattered[1].reason == why
     sections = rank_sections(Run({}, H200, {}, tuple(reduced)))
     notes = [note for section in sections for note in section.notes]
@@ -78,19 +77,21 @@ def test_each_file_of_nccl_is_an_engine_with_times(asked: Asked) -> None:
 
 
 @pytest.mark.slow
-def test_collectives_operators_and_types(asked: Asked) -> None:
+def test_collectives_operators_and_types(run: LibraryRun) -> None:
     ops = dict(zip(TYPES, ("sum", "prod", "min", "max") * 3, strict=False))
-    tried = [(name, ops[dtype], dtype) for name in COLLECTIVES for dtype in TYPES]
-    found = together(replace(asked, tried=tuple(tried), ranks=3, sizes=(480,), rounds=1))
-    assert [(r.kernel, r.op, r.dtype) for r in found] == tried
+    reductions = [(name, ops[dtype], dtype) for name in COLLECTIVES for dtype in TYPES]
+    found = measure_libraries(
+        replace(run, reductions=tuple(reductions), ranks=3, sizes=(480,), rounds=1)
+    )
+    assert [(r.kernel, r.op, r.dtype) for r in found] == reductions
     for r in found:
         assert (r.verdict, r.reason) == ("pass", ""), r.dtype
         assert r.time_us
 
 
 @pytest.mark.long
-def test_a_skipped_library_says_why(asked: Asked) -> None:
-    found = together(replace(asked, engines=("nccl-symm", "torch"), tried=(
+def test_a_skipped_library_says_why(run: LibraryRun) -> None:
+    found = measure_libraries(replace(run, engines=("nccl-symm", "torch"), reductions=(
         ("all-reduce", "max", "float32"), ("all-reduce", "sum", "float64"),
         ("reduce", "sum", "float16"), ("all-reduce", "prod", "uint32"),
     )))  # fmt: skip
@@ -104,21 +105,26 @@ def test_a_skipped_library_says_why(asked: Asked) -> None:
 
 
 @pytest.mark.long
-def test_torch_works_on_windows(asked: Asked, nccl: Path) -> None:
-    tried = [
+def test_torch_works_on_windows(run: LibraryRun, nccl: Path) -> None:
+    reductions = [
         (collective, op, dtype) for collective in COLLECTIVES
         for op, dtype in (("sum", "bfloat16"), ("max", "float32"), ("prod", "int8"))
     ]  # fmt: skip
-    found = together(replace(asked, engines=("torch",), torch=nccl, tried=tuple(tried), ranks=3,
-                             sizes=(480,), rounds=1))  # fmt: skip
-    assert [(r.kernel, r.op, r.dtype) for r in found] == tried
+    found = measure_libraries(replace(
+        run, engines=("torch",), torch=nccl, reductions=tuple(reductions), ranks=3, sizes=(480,),
+        rounds=1,
+    ))  # fmt: skip
+    assert [(r.kernel, r.op, r.dtype) for r in found] == reductions
     for r in found:
         assert (r.verdict, r.reason) == ("pass", ""), (r.kernel, r.op, r.dtype)
         assert r.version == "2.15.0 with NCCL 2.28.9"
         assert r.time_us == pytest.approx(11.28)
-    wrong = compiled(asked.folder, "wrong", "LEAVES_OUT")
-    both = replace(asked, engines=("nccl", "torch"), torch=wrong)
-    assert {r.engine: r.verdict for r in together(both)} == {"torch": "fail", "nccl": "pass"}
+    wrong = compile_nccl(run.folder, "wrong", "LEAVES_OUT")
+    both = replace(run, engines=("nccl", "torch"), torch=wrong)
+    assert {r.engine: r.verdict for r in measure_libraries(both)} == {
+        "torch": "fail",
+        "nccl": "pass",
+    }
 
 
 def test_a_file_that_is_not_nccl_is_a_usage_error(
@@ -140,7 +146,7 @@ def test_a_file_that_is_not_nccl_is_a_usage_error(
             load(path)
         assert str(caught.value).startswith(f"--nccl {path}")
         assert words in str(caught.value)
-    monkeypatch.setattr("cudareduce.collectives.nccl.NAME", "libno-such-nccl.so.2")
+    monkeypatch.setattr("cudareduce.collectives.nccl.FILE_NAME", "libno-such-nccl.so.2")
     with pytest.raises(EnvironmentProblem, match="NCCL was not found: pip install nvidia-nccl"):
         load(None)
 
@@ -161,26 +167,28 @@ def test_multicast_is_off_unless_the_user_says(nccl: Path, monkeypatch: pytest.M
 def test_nccl_is_an_engine_by_default_if_times_are_measured(
     monkeypatch: pytest.MonkeyPatch, nccl: Path
 ) -> None:
-    def asked(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
+    def request(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
         return CollectiveRequest(
             collective="all-reduce", n=(8,), op="sum", dtype=("float32",), engine=engine,
             nccl=files, rounds=9, folders=(), outputs=Outputs(), ranks=None, backend="auto",
             meet=None, no_cache=False, quiet=False, argv=(),
         )  # fmt: skip
 
-    found = Wanted("nccl", "nccl")
+    found = RequestedLibrary("nccl", "nccl")
     monkeypatch.setattr("cudareduce.collectives.collective.load", lambda path: load(nccl))
-    assert requested_libraries(asked(), timed=True) == ((found,), "")
-    assert requested_libraries(asked(), timed=False) == ((), "")
-    assert requested_libraries(asked("host"), timed=True) == ((), "")
-    assert requested_libraries(asked("nccl"), timed=False) == ((found,), "")
-    assert requested_libraries(asked(files=(nccl,)), timed=True)[0] == (replace(found, file=nccl),)
+    assert requested_libraries(request(), timed=True) == ((found,), "")
+    assert requested_libraries(request(), timed=False) == ((), "")
+    assert requested_libraries(request("host"), timed=True) == ((), "")
+    assert requested_libraries(request("nccl"), timed=False) == ((found,), "")
+    assert requested_libraries(request(files=(nccl,)), timed=True)[0] == (
+        replace(found, file=nccl),
+    )
 
     def none(path: Path | None) -> Nccl:
         raise EnvironmentProblem("NCCL was not found: so install it")
 
     monkeypatch.setattr("cudareduce.collectives.collective.load", none)
-    assert requested_libraries(asked(), timed=True) == (
+    assert requested_libraries(request(), timed=True) == (
         (), "NCCL is not among the engines: NCCL was not found: so install it."
     )  # fmt: skip
 
@@ -192,7 +200,7 @@ def test_version_codes_become_text() -> None:
 
 
 def library(folder: Path, body: str) -> Path:
-    """One whose loading does something."""
+    """A library whose constructor runs `body`."""
     path = folder / "loaded.so"
     text = f"__attribute__((constructor)) static void loaded() {{ {body} }}"
     subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-o", str(path), "-"],
@@ -202,7 +210,7 @@ def library(folder: Path, body: str) -> Path:
 
 
 def test_the_version_of_a_file(tmp_path: Path) -> None:
-    assert version_in(compiled(tmp_path, "sound", "VERSION=22703")) == "2.27.3"
+    assert version_in(compile_nccl(tmp_path, "sound", "VERSION=22703")) == "2.27.3"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_late_rank_is_skew_and_not_time(tmp_path: Path) -> None:
     assert us["before"] - us["plain"] < 1
     assert skew["delay"] > 15
     assert skew["behind"] >= 0.9 * skew["delay"]
-    assert not any(batch.sound_us for batch in found["behind"])
+    assert not any(batch.valid_us for batch in found["behind"])
 
 
 @pytest.mark.parametrize(("more", "verdict"), [(1, "SLOWER"), (0, "SAME")])

@@ -1,43 +1,38 @@
-"""One array over several ranks: every way gives the right answer on all of them, faults in the
-exchange are told, and times stand beside those of the shares alone."""
+"""Sharded arrays on two ranks: results of all combinations, faults of the exchange, and times."""
 
 from __future__ import annotations
 
 import subprocess
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cudareduce.backends import BackendSpec, open_backend
-from cudareduce.collectives import kernels, sharded, windows
-from cudareduce.collectives.communicator import Placement, connect
+from cudareduce.collectives import kernels, sharded
 from cudareduce.collectives.kernels import device_text
-from cudareduce.collectives.sharded import run_sharded
+from cudareduce.collectives.sharded import measure_sharded
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import load_registry
 from cudareduce.machine.host import installed
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.workers import fork_server
-from tests.collectives.nccls import StreamGpu, compiled
-from tests.fake_gpu import FilePeerMemory
+from tests.collectives.rank_processes import StreamGpu, compile_nccl, connected, run_ranks
 
 NVCC = next(installed("nvcc"), None)
 KERNELS = load_registry().kernels
 
 
 def case_of(kernel: str, op: str = "sum", dtype: str = "float32") -> Case:
-    """A kernel in its own shape."""
-    taken, reduction = KERNELS[kernel], reduction_of(op, dtype)
-    return Case(taken, reduction, taken.block, taken.items_of(reduction.dtype.size))
+    """A kernel with its own block and items per thread."""
+    own, reduction = KERNELS[kernel], reduction_of(op, dtype)
+    return Case(own, reduction, own.block, own.items_of(reduction.dtype.size))
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a rank is told; `edit` stands in the place of some of the exchange's text."""
+class RankOptions:
+    """Options of a rank. `edit` replaces a text of the device code by another."""
 
     rank: int
     folder: Path
@@ -47,53 +42,52 @@ class Asked:
     nccl: Path | None = None
 
 
-def _one(asked: Asked) -> list[Record]:
-    """What one of two ranks finds, on the emulator or on a simulated GPU."""
-    if asked.edit:
-        old, new = asked.edit
+def _measure_rank(options: RankOptions) -> list[Record]:
+    if options.edit:
+        old, new = options.edit
 
         def edited(file: str) -> str:
-            found = device_text(file)
-            assert old in found
-            return found.replace(old, new)
+            text = device_text(file)
+            assert old in text
+            return text.replace(old, new)
 
         vars(sharded)["device_text"] = edited
-    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
-    vars(kernels)["PATIENCE"] = 10**9  # who waits in vain gives up soon
-    here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
-    case = case_of("reduce_tiles_acq_rel", asked.op)
-    simulated = StreamGpu(asked.folder / "compiled", noise=0.0, threads=1)
-    spec = BackendSpec("cpu", cache=asked.folder / "compiled", threads=1)
+    vars(kernels)["WAIT_LIMIT"] = 10**9  # time out soon
+    case = case_of("reduce_tiles_acq_rel", options.op)
+    simulated = StreamGpu(options.folder / "compiled", noise=0.0, threads=1)
+    spec = BackendSpec("cpu", cache=options.folder / "compiled", threads=1)
     with (
-        simulated if asked.timed else open_backend(spec) as backend,
-        connect(here, str(asked.folder / "m")) as met,
+        simulated if options.timed else open_backend(spec) as backend,
+        connected(options.rank, 2, options.folder) as comm,
     ):
-        return run_sharded(
-            case.reduction, [case], 5000, 2, met, backend, timed=asked.timed, quiet=True,
-            nccl=asked.nccl or asked.folder / "none.so",
+        return measure_sharded(
+            case.reduction, [case], 5000, 2, comm, backend, timed=options.timed, quiet=True,
+            nccl=options.nccl or options.folder / "none.so",
         )  # fmt: skip
 
 
-def together(folder: Path, **options: object) -> list[Record]:
-    """What two ranks find, which is the same."""
-    asked = [Asked(rank, folder, **options) for rank in range(2)]  # type: ignore[arg-type]
-    with ProcessPoolExecutor(2, fork_server()) as pool:
-        first, other = pool.map(_one, asked)
+def measure_ranks(folder: Path, **options: object) -> list[Record]:
+    """The records of two ranks, which have the same verdicts."""
+    ranks = [RankOptions(rank, folder, **options) for rank in range(2)]  # type: ignore[arg-type]
+    first, other = run_ranks(_measure_rank, ranks)
     assert [(r.engine, r.verdict) for r in first] == [(r.engine, r.verdict) for r in other]
     return first
 
 
 EDITS = {
-    "one half of the mail": ("call % 2 * RANKS", "0 * RANKS"),
-    "any number will do": ("return word >> 32 == (call & 0xffffffffu);", "return word >> 32 != 0;"),
+    "calls share one half of the mail": ("call % 2 * RANKS", "0 * RANKS"),
+    "the call number is not compared": (
+        "return word >> 32 == (call & 0xffffffffu);",
+        "return word >> 32 != 0;",
+    ),
     "the last rank is left out": (
         "total = r == 0 ? theirs",
         "if (r == RANKS - 1) continue;\n        total = r == 0 ? theirs",
     ),
     "a rank counts twice": ("return total;", "return Op::combine(total, mine);"),
-    "an answer that is not stored": (
+    "the result is not stored": (
         "{ result = ",
-        "{ const Result found = ",
+        "{ const Result unused = ",
     ),
 }
 
@@ -104,7 +98,7 @@ EDITS = {
     [pytest.param(name, marks=pytest.mark.slow if k else ()) for k, name in enumerate(EDITS)],
 )
 def test_a_fault_of_the_exchange_is_found(name: str, folder: Path) -> None:
-    records = together(folder, edit=EDITS[name])
+    records = measure_ranks(folder, edit=EDITS[name])
     verdicts = {r.engine: r.verdict for r in records}
     assert verdicts["peer:fused"] == "fail", records
     assert verdicts["host"] == "pass"
@@ -112,13 +106,13 @@ def test_a_fault_of_the_exchange_is_found(name: str, folder: Path) -> None:
 
 def test_an_index_in_the_shard_is_found(folder: Path) -> None:
     edit = ("partial.index += begin;", "partial.index += 0;")
-    verdicts = {r.engine: r.verdict for r in together(folder, edit=edit, op="argmax")}
+    verdicts = {r.engine: r.verdict for r in measure_ranks(folder, edit=edit, op="argmax")}
     assert set(verdicts.values()) == {"fail"}
 
 
 @pytest.mark.slow
 def test_records_have_the_time_of_the_shards_alone(folder: Path) -> None:
-    records = {r.engine: r for r in together(folder, timed=True)}
+    records = {r.engine: r for r in measure_ranks(folder, timed=True)}
     assert set(records) == {"local", "peer:fused", "peer:behind", "host", "nccl"}
     absent = records.pop("nccl")
     assert absent.verdict == "skip"
@@ -138,8 +132,8 @@ def test_records_have_the_time_of_the_shards_alone(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_nccl_combines_partial_results(op: str, folder: Path) -> None:
-    library = compiled(folder, "libnccl")
-    records = {r.engine: r for r in together(folder, timed=True, nccl=library, op=op)}
+    library = compile_nccl(folder, "libnccl")
+    records = {r.engine: r for r in measure_ranks(folder, timed=True, nccl=library, op=op)}
     nccl = records["nccl"]
     assert (nccl.verdict, nccl.distinct, nccl.version) == ("pass", 1, "2.28.9")
     assert nccl.time_us and nccl.local_us and nccl.time_us > nccl.local_us
@@ -147,8 +141,8 @@ def test_nccl_combines_partial_results(op: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_nccl_that_leaves_a_rank_out_is_found(folder: Path) -> None:
-    library = compiled(folder, "libnccl", "LEAVES_OUT")
-    records = {r.engine: r for r in together(folder, timed=True, nccl=library)}
+    library = compile_nccl(folder, "libnccl", "LEAVES_OUT")
+    records = {r.engine: r for r in measure_ranks(folder, timed=True, nccl=library)}
     assert {e: r.verdict for e, r in records.items()} == {
         "local": "pass",
         "peer:fused": "pass",

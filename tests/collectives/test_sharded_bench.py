@@ -103,7 +103,7 @@ def test_a_fault_of_a_kernel_on_one_gpu_is_found_first(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("--n 1", "--n 1: give at least an element for each of 2 ranks"),
+        ("--n 1", "--n 1: give at least one element for each of 2 ranks"),
         ("--op matmul", "--op matmul: --gpus takes sum, prod, min, max, mean, argmin, argmax"),
         ("--rows 4 --graph", "leave out --graph and --rows"),
         ("--from host --max-time 3", "leave out --max-time and --device"),
@@ -124,6 +124,6 @@ def test_another_number_of_ranks_of_a_launcher_is_a_usage_error(
     for name, value in {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     code, _, err = cudareduce("bench", "auto", "--gpus", 2)
-    assert (code, "--gpus 2: torchrun started 3 ranks; give that" in err) == (2, True)
+    assert (code, "--gpus 2: torchrun started 3 ranks; give --gpus 3" in err) == (2, True)
     code, _, err = cudareduce("bench", "auto", "--meet", "x")
     assert (code, "--meet needs --gpus" in err) == (2, True)

@@ -1,60 +1,54 @@
-"""Ranks are timed from one start, by the slowest of them, and what is timed is verified: on
-simulated GPUs, whose clocks go on by what they are told that a launch costs."""
+"""Times, skew and verification of timed calls, on simulated GPUs with given costs of launches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import pytest
 
-from cudareduce.collectives import windows
 from cudareduce.collectives.collective import CollectiveExperiment, run_collective
-from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.kernels import kernels_of, load_kernels
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
-from cudareduce.workers import fork_server
-from tests.fake_gpu import FakeGpu, FilePeerMemory
+from tests.collectives.rank_processes import connected, run_ranks
+from tests.fake_gpu import FakeGpu
 
 SIZES = (1000,)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a rank is told: which folder holds its kernels, and how much longer each takes."""
+class RankOptions:
+    """Options of a rank: more folders of kernels, and by what factor its launches are longer."""
 
     rank: int
     folder: Path
-    kernels: tuple[Path, ...] = ()
-    factors: Mapping[str, float] | None = None
+    kernels: tuple[Path, ...]
+    factors: Mapping[str, float]
 
 
-def _one(asked: Asked) -> list[Record]:
-    """What one of two ranks finds."""
-    gpu = FakeGpu(asked.folder / "compiled", factors=asked.factors or {}, noise=0.0, threads=1)
-    known = kernels_of(load_kernels(asked.kernels), "all-reduce")
-    chosen = tuple(k for k in known.values() if k.wrong is None)
-    asks = CollectiveExperiment(
-        collective="all-reduce", kernels=chosen, auto=chosen[:1], by_host=True, sizes=SIZES,
+def _measure_rank(options: RankOptions) -> list[Record]:
+    gpu = FakeGpu(options.folder / "compiled", factors=options.factors, noise=0.0, threads=1)
+    kernels = kernels_of(load_kernels(options.kernels), "all-reduce")
+    correct = tuple(kernel for kernel in kernels.values() if kernel.wrong is None)
+    experiment = CollectiveExperiment(
+        collective="all-reduce", kernels=correct, auto=correct[:1], by_host=True, sizes=SIZES,
         timed=True, rounds=2,
     )  # fmt: skip
-    vars(windows)["IpcMemory"] = lambda nbytes: FilePeerMemory(nbytes, asked.folder)
-    here = Placement("cudareduce", asked.rank, 2, asked.rank, "a job")
-    with gpu, connect(here, str(asked.folder / "m")) as met:
-        records, links = run_collective(asks, reduction_of("sum", "float32"), met, gpu)
-    assert links.write_gb_s is None  # too small to tell
+    with gpu, connected(options.rank, 2, options.folder) as comm:
+        records, links = run_collective(experiment, reduction_of("sum", "float32"), comm, gpu)
+    assert links.write_gb_s is None  # the array is too small
     return records
 
 
-def together(asked: Asked, slow: Mapping[str, float] | None = None) -> list[Record]:
-    """What two ranks find, of which the second is `slow` at something."""
-    second = Asked(1, asked.folder, asked.kernels, slow or asked.factors)
-    with ProcessPoolExecutor(2, fork_server()) as pool:
-        first, other = pool.map(_one, (asked, second))
+def measure_ranks(
+    folder: Path, kernels: tuple[Path, ...] = (), factors: Mapping[str, float] | None = None
+) -> list[Record]:
+    """The records of two ranks, which have the same times. `factors` apply to rank 1."""
+    ranks = [RankOptions(0, folder, kernels, {}), RankOptions(1, folder, kernels, factors or {})]
+    first, other = run_ranks(_measure_rank, ranks)
     assert [r.time_us for r in first] == [r.time_us for r in other]
     return first
 
@@ -62,7 +56,7 @@ def together(asked: Asked, slow: Mapping[str, float] | None = None) -> list[Reco
 @pytest.mark.long
 def test_engines_have_times_and_skews(folder: Path) -> None:
     slow = {"all_reduce_two_shot": 1.05}
-    records = together(Asked(0, folder), slow)
+    records = measure_ranks(folder, factors=slow)
     timed = {(r.engine, r.n): r for r in records if r.time_us}
     names = ("auto", "one_shot", "packets", "two_shot", "writes")
     assert set(timed) == {(f"peer:{name}", n) for name in names for n in SIZES}
@@ -81,7 +75,7 @@ def test_engines_have_times_and_skews(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_samples_with_ranks_apart_are_discarded(folder: Path) -> None:
-    records = together(Asked(0, folder), {"all_reduce_one_shot": 4.0})
+    records = measure_ranks(folder, factors={"all_reduce_one_shot": 4.0})
     apart = [r for r in records if r.engine == "peer:one_shot"]
     assert [(r.time_us, r.verdict) for r in apart] == [(None, "pass")]
     assert all("apart in every sample" in r.reason for r in apart)
@@ -90,18 +84,17 @@ def test_samples_with_ranks_apart_are_discarded(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_result_that_is_wrong_only_when_timed_is_wrong(folder: Path) -> None:
-    """Right up to the sizes that are verified alone, which a build that stumbles is; not beyond."""
+    """The kernel is right in builds with delays, which are verified before timing."""
     wrong = folder / "kernels"
     wrong.mkdir()
     text = next(k.text for k in load_kernels().values() if k.id == "all_reduce_two_shot")
     body = text.replace("all_reduce_two_shot", "all_reduce_forgets").replace(
         "    ranks.meet(flags, 2 * call);",
-        "    if (STUMBLE == 0 && call % 2) return;\n    ranks.meet(flags, 2 * call);",
+        "    if (DELAY_CLOCKS == 0 && call % 2) return;\n    ranks.meet(flags, 2 * call);",
         1,
     )
-    assert body.count("STUMBLE") == 1
+    assert body.count("DELAY_CLOCKS") == 1
     (wrong / "all_reduce_forgets.cu").write_text(body)
-    records = together(Asked(0, folder, (wrong,)))
-    found = [r for r in records if r.engine == "peer:forgets"]
-    assert [r.verdict for r in found] == ["fail"]
-    assert "element 0 is wrong" in found[0].reason
+    (record,) = [r for r in measure_ranks(folder, (wrong,)) if r.engine == "peer:forgets"]
+    assert record.verdict == "fail"
+    assert "element 0 is wrong" in record.reason

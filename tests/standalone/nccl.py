@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from cudareduce.collectives.nccl import NAME
+from cudareduce.collectives.nccl import FILE_NAME
 from cudareduce.machine.host import packaged
 from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="processes of each")
     asked = parser.parse_args()
-    library = next(iter(packaged(f"lib/{NAME}")), None)
+    library = next(iter(packaged(f"lib/{FILE_NAME}")), None)
     if library is None:
         sys.exit("no NCCL with headers was found: pip install nvidia-nccl-cu13")
     taken: dict[tuple[str, int], list[float]] = {}

@@ -1,6 +1,6 @@
-// A barrier that all GPUs leave at the same time, so that calls after it start together. A flag takes time to travel:
-// every rank waits that long after its own store, too. No data is passed, so relaxed order is enough.
-constexpr long long FLIGHT = 1500; // clocks of an SM until a flag is seen: 0.755 us at 1.98 GHz, two H100, NVLink 4
+// A barrier that all GPUs leave at the same time, so that calls after it start together. Every rank also waits for
+// the latency of a flag after its own store. No data is passed, so relaxed order is enough.
+constexpr long long LATENCY = 1500; // SM clocks until a flag is visible: 0.755 us at 1.98 GHz, two H100, NVLink 4
 
 extern "C" __global__ void __launch_bounds__(32) align(const __grid_constant__ Ranks ranks, size_t flags, size_t call)
 {
@@ -11,6 +11,6 @@ extern "C" __global__ void __launch_bounds__(32) align(const __grid_constant__ R
             .store(number, cuda::std::memory_order_relaxed);
         Shared<unsigned> theirs(ranks.here<unsigned>(flags)[threadIdx.x]);
         ranks.wait(threadIdx.x, [&] { return (int)(theirs.load(cuda::std::memory_order_relaxed) - number) >= 0; });
-        while (clock64() - stored < FLIGHT) {}
+        while (clock64() - stored < LATENCY) {}
     }
 }

@@ -1,12 +1,13 @@
-// Shared by kernels that combine arrays of several GPUs.
+// Device functions of kernels that combine arrays of several GPUs.
 using namespace ranks;
 
 struct alignas(VECTOR * sizeof(In)) Pack { In at[VECTOR]; };
-// Packs that a thread loads from each rank before it combines them, to have enough loads in flight; a block's tile.
+// LOADS: packs that a thread loads from each rank before it combines them, to have enough loads in flight. TILE: packs
+// of a block's tile.
 constexpr unsigned LOADS = RANKS < 8 ? 8 / RANKS : 1, TILE = LOADS * BLOCK;
 
 // Combines one pack of each rank in the order of ranks, so that every rank gets the same bits.
-__device__ Pack combined(const Pack (&of)[RANKS])
+__device__ Pack combine_ranks(const Pack (&of)[RANKS])
 {
     Pack result;
 #pragma unroll
@@ -34,7 +35,7 @@ template <typename Place, typename Store> __device__ void fold_tile(size_t first
 #pragma unroll
     for (unsigned l = 0; l < LOADS; l++)
         if (first + l * BLOCK < end)
-            store(first + l * BLOCK, combined(of[l]));
+            store(first + l * BLOCK, combine_ranks(of[l]));
 }
 
 // Combines the packs [begin, end) of all ranks' arrays, tile by tile.
@@ -45,10 +46,10 @@ __device__ void fold_tiles(const Ranks &ranks, size_t in, size_t begin, size_t e
         fold_tile(tile + threadIdx.x, end, [&](unsigned r, size_t p) { return ranks.at<Pack>(r, in) + p; }, store);
 }
 
-// Combines this rank's share without reading over the links. Half of the blocks write this rank's part of the other
-// ranks' shares to slots there, tile by tile, and then store the number of tiles written, with the number of the call,
-// in a word. The other half combine what has arrived. Calls alternate between two sets of slots: a rank that sends in
-// call c + 2 has received all of c + 1 from this rank, which had finished c before.
+// Combines this rank's slice without reading over the links. Half of the blocks write this rank's input for the other
+// ranks' slices to slots in their windows, tile by tile, and release each tile by storing the call number and the number
+// of tiles in a counter. The other blocks acquire the counters and combine the tiles. Calls alternate between two sets
+// of slots: a rank that sends in call c + 2 has received all of c + 1 from this rank, which had finished c before.
 template <typename Store>
 __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t mail, size_t call, Store store)
 {
@@ -72,11 +73,11 @@ __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t ma
                 if (first + l * BLOCK < count)
                     ranks.at<Pack>(r, slots)[me * most + first + l * BLOCK] = mine[l];
         }
-        __syncthreads(); // all of the tile is written before the word is
+        __syncthreads(); // all of the tile is written before the counter
         if (threadIdx.x < RANKS && threadIdx.x != me)
             Shared<Word>(ranks.at<Word>(threadIdx.x, mail)[block * RANKS + me])
                 .store(call << 32 | (tile / half + 1), cuda::std::memory_order_release);
-        ranks.stumble();
+        ranks.delay_if_late();
     }
     for (size_t tile = block; tile < tiles && !sends; tile += half) {
         if (threadIdx.x < RANKS && threadIdx.x != me) {
@@ -85,7 +86,7 @@ __device__ void fold_sent(const Ranks &ranks, size_t in, size_t packs, size_t ma
                 return written.load(cuda::std::memory_order_acquire) >= (call << 32 | (tile / half + 1));
             });
         }
-        ranks.stumble();
+        ranks.delay_if_late();
         __syncthreads();
         const auto place = [&](unsigned r, size_t p) {
             return r == me ? ranks.here<Pack>(in) + p : ranks.here<Pack>(slots) + r * most + (p - begin);

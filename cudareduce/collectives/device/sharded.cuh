@@ -1,11 +1,11 @@
-// A sharded array: each GPU's kernel computes a partial result. One thread assigns it to a `Sharded`, as it would
-// assign a final result, so kernels need no change. The assignment sends the partial result to every other rank's
-// mail, waits for theirs, combines all in the order of ranks, and stores the result.
+// Output type of kernels on a sharded array. One thread assigns its partial result to a `Sharded` as it would assign a
+// final result, so kernels need no change. The assignment sends the partial result to every other rank's mail, waits
+// for theirs, combines all in the order of ranks, and stores the result.
 //
 // This is NCCL's LL protocol: each 32-bit word travels in one 64-bit store with the number of the call. A 64-bit store
-// is atomic, so a reader that sees the number also sees the word, and no fence is needed. The number of the call is
-// counted in the mail. Calls alternate between two halves of the mail, which is enough: a rank sends its words of call
-// c + 2 after it has those of c + 1 from all others, and they sent these after reading those of c.
+// is atomic, so a reader that sees the number also sees the word, and no fence is needed. A counter in the mail holds
+// the number of the call. Two alternating halves of the mail are enough: a rank sends its words of call c + 2 after it
+// has received those of c + 1 from all others, which they sent after reading those of c.
 namespace ranks {
 extern "C" {
 // All ranks, the offset of the mail in each window, and the index in the array at which this rank's shard begins.
@@ -14,8 +14,8 @@ __constant__ unsigned long long MAIL[1], BEGIN[1];
 }
 constexpr unsigned WORDS = (sizeof(Acc) + 3) / 4;
 
-// The partial result with its index in the array instead of in a shard that begins at `begin`.
-template <typename Partial> __device__ Partial placed(Partial partial, size_t begin)
+// The partial result with its index in the shard, which begins at `begin`, replaced by the index in the array.
+template <typename Partial> __device__ Partial global_index(Partial partial, size_t begin)
 {
     if constexpr (INDEXED)
         if (partial.index >= 0)
@@ -35,7 +35,7 @@ __device__ Acc exchange(Acc mine)
         for (unsigned w = 0; w < WORDS && r != ranks.me; w++)
             Shared<Word>(ranks.at<Word>(r, slots)[ranks.me * WORDS + w])
                 .store(call << 32 | bits[w], cuda::std::memory_order_relaxed);
-    ranks.stumble();
+    ranks.delay_if_late();
     Acc total = Op::identity();
     for (unsigned r = 0; r < RANKS; r++) {
         for (unsigned w = 0; w < WORDS && r != ranks.me; w++) {
@@ -58,7 +58,7 @@ __device__ Acc exchange(Acc mine)
 
 struct Sharded {
     Result result;
-    __device__ void operator=(Acc partial) { result = Operator::finish(exchange(placed(partial, BEGIN[0]))); }
+    __device__ void operator=(Acc partial) { result = Operator::finish(exchange(global_index(partial, BEGIN[0]))); }
 };
 }
 using Out = ranks::Sharded;

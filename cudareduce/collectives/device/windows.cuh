@@ -1,29 +1,30 @@
-// Shared by all multi-GPU kernels. Each rank has a window of memory that all ranks can address. All windows have the
-// same layout, so an offset and the number of a rank are an address.
+// Device functions of all multi-GPU kernels. Each rank has a window of memory that all ranks can address. All windows
+// have the same layout, so a rank and an offset give an address.
 #include <cuda/atomic>
 
 namespace ranks {
 template <typename T> using Shared = cuda::atomic_ref<T, cuda::thread_scope_system>;
 using Word = unsigned long long;
 
-// The first words of a window: 1 if this rank has waited too long, and the rank it waited for.
+// The first words of a window: 1 if a wait of this rank timed out, and the rank it waited for.
 struct Status { unsigned gave_up, whom; };
 
-// The addresses of all windows in this process, the number of this rank, and, in builds that look for races, the rank
-// that is late and its block that is latest. A __grid_constant__ argument: it is read faster than a __constant__.
+// The addresses of all windows in this process, this rank, and, in builds with delays, the delayed rank and its most
+// delayed block. A __grid_constant__ argument, since it is read faster than a __constant__.
 struct Ranks {
     Word window[RANKS], me, late, latest;
 
     template <typename T> __device__ T *at(size_t rank, size_t offset) const { return (T *)(window[rank] + offset); }
     template <typename T> __device__ T *here(size_t offset) const { return at<T>(me, offset); }
 
-    // Waits until `ready`, but gives up after a while, since a rank may have ended. After that no wait waits again.
+    // Waits until `ready()`. Times out after WAIT_LIMIT clocks, since a rank may have ended; later waits then return
+    // at once.
     template <typename Ready> __device__ void wait(unsigned whom, Ready ready) const
     {
         volatile Status *status = here<Status>(0);
         const long long begin = clock64();
-        for (unsigned looks = 1; !ready(); looks++)
-            if (looks % 1024 == 0 && (status->gave_up || clock64() - begin > PATIENCE)) {
+        for (unsigned polls = 1; !ready(); polls++)
+            if (polls % 1024 == 0 && (status->gave_up || clock64() - begin > WAIT_LIMIT)) {
                 if (!status->gave_up)
                     status->whom = whom;
                 status->gave_up = 1;
@@ -31,17 +32,17 @@ struct Ranks {
             }
     }
 
-    // In builds that look for races, one rank is late here, and one of its blocks later than the others.
-    __device__ void stumble() const
+    // In builds with delays, which expose races: pauses one rank, and one of its blocks twice as long.
+    __device__ void delay_if_late() const
     {
-        if constexpr (STUMBLE > 0)
+        if constexpr (DELAY_CLOCKS > 0)
             if (me == late && threadIdx.x == 0)
-                for (const long long begin = clock64(); clock64() - begin < STUMBLE * (1 + (blockIdx.x == latest));)
+                for (const long long begin = clock64(); clock64() - begin < DELAY_CLOCKS * (1 + (blockIdx.x == latest));)
                     __nanosleep(100); // lets other blocks run on the CPU emulator
     }
 
-    // A barrier of this block on all ranks: writes before it are visible after it. Each rank has a word for each block
-    // of each rank, which receives the number of the barrier. Numbers only grow, so nothing is cleared.
+    // A barrier of this block with the same block on all ranks: writes before it are visible after it. Each rank has a
+    // flag for each block of each rank, which receives the barrier's number. Numbers only grow, so no flag is cleared.
     __device__ void meet(size_t flags, unsigned number) const
     {
         __syncthreads();
@@ -54,7 +55,7 @@ struct Ranks {
                 return (int)(Shared<unsigned>(*mine).load(cuda::std::memory_order_acquire) - number) >= 0;
             });
         }
-        stumble();
+        delay_if_late();
         __syncthreads();
     }
 };
