@@ -277,7 +277,7 @@ NAMES = [
     row("show-root-diff", "show reduce_v0_baseline --diff", 2, "begins a lineage"),
     row("show-two", "show reduce_v0_baseline reduce_v1_no_divergence", 2, "argument"),
     row("list-unknown", "list slowcuda", 2, "fastcuda"),
-    row("list-kernel", f"list {RIGHT}", 2, "suite"),
+    row("list-kernel", f"list {RIGHT}", 0, "1 kernel"),
     row("reproduce-unknown", "reproduce slowcuda", 2, "fastcuda"),
     row("reproduce-kernel", f"reproduce {RIGHT}", 2, "suite"),
     row("selftest-unknown", "selftest reduce_v9", (2, 6)),
