@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from collections.abc import Callable
 from configparser import ConfigParser
 from dataclasses import fields
@@ -59,13 +60,24 @@ def test_a_table_that_is_out_of_date_is_found(cudareduce: Call, tmp_path: Path) 
     assert "| peer:torch " in path.read_text()
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    spec = spec_from_file_location("reference", ROOT / ".ci" / "reference.py")
+def script(name: str) -> ModuleType:
+    """A script of .ci as a module."""
+    spec = spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     assert spec and spec.loader
-    module = module_from_spec(spec)
+    module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    return script("reference")
+
+
+@pytest.mark.long
+def test_diagrams_are_those_of_kernels_and_results() -> None:
+    stored = {path.name: path.read_text() for path in (ROOT / "docs" / "diagrams").iterdir()}
+    assert stored == script("diagrams").diagrams(), "run python .ci/diagrams.py"
 
 
 def test_reference_pages_are_those_of_the_code(reference: ModuleType) -> None:

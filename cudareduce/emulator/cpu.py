@@ -22,7 +22,15 @@ import numpy as np
 from cudareduce.backend import BackendName, Source, Traits
 from cudareduce.budget import Deadline
 from cudareduce.emulator.compiler import OutOfTime
-from cudareduce.emulator.program import Call, CpuProgram, load_runtime, program_in, take_traffic
+from cudareduce.emulator.program import (
+    Access,
+    Call,
+    CpuProgram,
+    load_runtime,
+    program_in,
+    take_accesses,
+    take_traffic,
+)
 from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.emulator.translation import archs
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory
@@ -271,6 +279,10 @@ class CpuBackend:
 
     def traffic(self) -> dict[str, int]:
         return take_traffic(self._runtime)
+
+    def accesses(self) -> list[Access]:
+        """The accesses of block 0 since the last call, of launches that are counted."""
+        return take_accesses(self._runtime)
 
     def timed(self) -> None:
         """Does nothing: times of the emulator mean nothing."""

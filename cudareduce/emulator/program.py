@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -51,6 +52,37 @@ class Totals(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in TOTALS)
 
 
+class Event(ctypes.Structure):
+    """`cudaemu::traffic::Event` in emulator/traffic.h."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("barriers", ctypes.c_uint32),
+        ("collectives", ctypes.c_uint32),
+        ("offset", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access of a thread of block 0, with its address as an offset in bytes, or an exchange of a
+    warp (a shuffle or vote). `barriers` and `collectives` are those that the block and the warp had
+    passed. Of an exchange, `thread` is the first of the warp and `bytes` the mask of its lanes."""
+
+    kind: str
+    thread: int
+    barriers: int
+    collectives: int
+    offset: int
+    bytes: int
+
+
+#: Kinds of accesses, in the order of emulator/traffic.h.
+_ACCESSES = ("global read", "global write", "shared read", "shared write", "exchange")
+
+
 class Entry(ctypes.Structure):
     """The start of `cudaemu::Entry` in emulator/runtime.h."""
 
@@ -66,6 +98,16 @@ def take_traffic(runtime: ctypes.CDLL) -> dict[str, int]:
     totals = Totals()
     runtime.cudaemu_take_traffic(ctypes.byref(totals))
     return {name: getattr(totals, name) for name in TOTALS}
+
+
+def take_accesses(runtime: ctypes.CDLL) -> list[Access]:
+    """The accesses of block 0 since the last call, at most 65 536, as they ran."""
+    first = ctypes.POINTER(Event)()
+    count = runtime.cudaemu_take_events(ctypes.byref(first))
+    return [
+        Access(_ACCESSES[e.kind], e.thread, e.barriers, e.collectives, e.offset, e.bytes)
+        for e in first[:count]
+    ]
 
 
 def _load_once(runtime: Path) -> ctypes.CDLL:
@@ -95,6 +137,8 @@ def load_runtime(path: Path) -> ctypes.CDLL:
     runtime.cudaemu_shared_bytes.restype = ctypes.c_uint64
     runtime.cudaemu_take_traffic.argtypes = (ctypes.POINTER(Totals),)
     runtime.cudaemu_take_traffic.restype = None
+    runtime.cudaemu_take_events.argtypes = (ctypes.POINTER(ctypes.POINTER(Event)),)
+    runtime.cudaemu_take_events.restype = ctypes.c_size_t
     runtime.cudaemu_printed.restype = ctypes.c_char_p
     runtime.cudaemu_diagnostics.restype = ctypes.c_char_p
     runtime.cudaemu_take_notes.restype = ctypes.c_char_p

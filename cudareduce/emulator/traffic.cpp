@@ -45,12 +45,16 @@ struct Counted {
   std::map<std::pair<unsigned, const void *>, Site> sites;  // by warp and place in the code
   bool fenced = false;
   bool stored = false;  // since its last fence
+  uint32_t barriers = 0;
+  uint32_t collectives[MAX_THREADS / WARP] = {};
 };
 
 Totals totals;
 Segments library;
 std::map<uint64_t, Counted> blocks;  // that have begun and not ended
 uint64_t looks = 0;
+constexpr size_t MAX_EVENTS = 1 << 16;
+std::vector<Event> events;  // of block 0
 
 Counted &own() { return blocks[running_block->number()]; }
 
@@ -71,6 +75,12 @@ Place place_of(const char *address) {
   const char *start = start_of_buffer(address);
   if (start == nullptr) return {Space::Own, 0};
   return {Space::Global, static_cast<size_t>(address - start)};
+}
+
+void note(Event::Kind kind, unsigned thread, uint64_t offset, uint64_t bytes) {
+  if (running_block->number() != 0 || events.size() == MAX_EVENTS) return;
+  const Counted &counted = own();
+  events.push_back({kind, thread, counted.barriers, counted.collectives[thread / WARP], offset, bytes});
 }
 
 uint64_t sectors_of(const std::vector<Lane> &request) {
@@ -161,6 +171,10 @@ void access(const void *pointer, size_t bytes, bool writes, bool polls, const vo
     if (!polls) own().stored = true;
     if (polls && own().stored) totals.unfenced++;
   }
+  const bool shared = place.space == Space::Shared;
+  note(shared ? (writes ? Event::SharedWrite : Event::SharedRead)
+              : (writes ? Event::GlobalWrite : Event::GlobalRead),
+       this_thread->rank, place.offset, bytes);
   const unsigned lane = this_thread->rank % WARP;
   Site &site = own().sites[{this_thread->rank / WARP, return_address}];
   site.space = place.space;
@@ -191,11 +205,14 @@ void fenced() {
 
 void barrier_released() {
   totals.barriers++;
+  own().barriers++;
   together(own(), 0, MAX_THREADS / WARP);
 }
 
-void warp_together(unsigned warp) {
+void warp_together(unsigned warp, unsigned lanes, bool exchanges) {
   totals.collectives++;
+  if (exchanges) note(Event::Exchange, warp * WARP, 0, lanes);
+  own().collectives[warp]++;
   together(own(), warp, warp + 1);
 }
 
@@ -209,6 +226,15 @@ extern "C" {
 void cudaemu_take_traffic(cudaemu::traffic::Totals *taken) {
   *taken = cudaemu::traffic::totals;
   memset(&cudaemu::traffic::totals, 0, sizeof cudaemu::traffic::totals);
+}
+
+// The events of block 0 since the last call, which stay valid until then, and how many they are.
+size_t cudaemu_take_events(const cudaemu::traffic::Event **first) {
+  static std::vector<cudaemu::traffic::Event> taken;
+  taken.swap(cudaemu::traffic::events);
+  cudaemu::traffic::events.clear();
+  *first = taken.data();
+  return taken.size();
 }
 
 #pragma GCC visibility pop

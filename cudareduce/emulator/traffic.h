@@ -28,6 +28,18 @@ struct Totals {
   uint64_t unfenced;       // atomics and volatile stores behind a plain store, with no such fence between
 };
 
+// An access of a thread of block 0, or a shuffle or vote of a warp, in the order in which they ran.
+// The same fields in the same order as in program.py.
+struct Event {
+  enum Kind : uint32_t { GlobalRead, GlobalWrite, SharedRead, SharedWrite, Exchange };
+  uint32_t kind;
+  uint32_t thread;       // within the block; of an exchange the first of its warp
+  uint32_t barriers;     // that the block had passed
+  uint32_t collectives;  // that the warp had passed
+  uint64_t offset;       // in bytes, from where the buffer or the shared memory begins
+  uint64_t bytes;        // of an exchange the mask of its lanes
+};
+
 extern bool counting;  // a launch is counted now
 
 void launch_begins(const Launch &launch, const Segments &segments);
@@ -39,7 +51,7 @@ void atomic();
 void polled();
 void fenced();
 void barrier_released();
-void warp_together(unsigned warp);
+void warp_together(unsigned warp, unsigned lanes, bool exchanges);
 
 }  // namespace traffic
 }  // namespace cudaemu

@@ -133,7 +133,9 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
   } else {
     exchange(fibers, lanes, what);
   }
-  if (launch_->counted) traffic::warp_together(warp_number);
+  if (launch_->counted) {
+    traffic::warp_together(warp_number, lanes, what != Collective::SyncWarp);
+  }
   warp.at_collective &= ~lanes;
   make_ready(warp_number, lanes);
 }

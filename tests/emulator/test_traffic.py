@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudareduce.compare.traffic import Traffic, count_traffic
-from cudareduce.launch.case import Case
+from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.errors import BuildError
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, build
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
+from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
 
 Count = Callable[..., Traffic]
@@ -107,3 +113,38 @@ def test_what_crashes_hangs_or_does_not_compile_is_told(
     assert len(found.notes) == 1
     assert found.notes[0].startswith("reduce_v0_baseline is not counted: ")
     assert why in found.notes[0]
+
+
+def test_a_trace_has_the_threads_and_addresses_of_each_step(
+    cache: Path, kernels: dict[str, Kernel]
+) -> None:
+    kernel = kernels["reduce_v2_no_bank_conflict"]
+    case = Case(kernel, SUM, 64, 1)
+    plan = case.plan(64, 1, DEFAULT_LIMITS)
+    with CpuBackend(cache=cache, counts=True) as backend:
+        programs = build(backend, {case: [plan]})[case]
+        assert not isinstance(programs, BuildError)
+        Bound(backend, plan, programs, backend.upload(np.ones(64, np.float32))).run()
+        accesses = backend.accesses()
+        assert backend.accesses() == []
+    loads = [(a.thread, a.offset, a.bytes) for a in accesses if a.kind == "global read"]
+    assert loads == [(thread, 4 * thread, 4) for thread in range(64)]
+    start = min(a.offset for a in accesses if a.kind == "shared write")
+    for step, stride in enumerate((32, 16, 8, 4, 2, 1), 1):
+        read = {(a.thread, (a.offset - start) // 4) for a in accesses
+                if a.kind == "shared read" and a.barriers == step}  # fmt: skip
+        assert read == {(t, t + k) for t in range(stride) for k in (0, stride)}
+
+
+def test_a_trace_has_the_lanes_of_shuffles(cache: Path, kernels: dict[str, Kernel]) -> None:
+    kernel = kernels["reduce_v7_shuffle"]
+    case = Case(kernel, SUM, 64, 8)
+    plan = case.plan(512, 1, DEFAULT_LIMITS)
+    with CpuBackend(cache=cache, counts=True) as backend:
+        programs = build(backend, {case: [plan]})[case]
+        assert not isinstance(programs, BuildError)
+        Bound(backend, plan, programs, backend.upload(np.ones(512, np.float32))).run()
+        shuffles = [a for a in backend.accesses() if a.kind == "exchange"]
+    assert Counter((a.thread, a.barriers, a.bytes) for a in shuffles) == {
+        (0, 0, 2**32 - 1): 5, (32, 0, 2**32 - 1): 5, (0, 1, 2**32 - 1): 5,
+    }  # fmt: skip
