@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 
 import click
 import numpy as np
@@ -30,6 +31,7 @@ import pytest
 from cudareduce.cli.main import cli
 from cudareduce.collectives.names import COLLECTIVES
 from cudareduce.library.registry import Registry
+from tests.cli.test_help import EXAMPLES
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]
@@ -188,6 +190,39 @@ def test_lines_do_what_the_page_says(
             printed += out
         for words_printed in block.said("printed: "):
             assert words_printed in printed
+
+
+#: Exit codes of examples that end with an error: the simulated changes are slower.
+EXIT_CODES = {
+    "cudareduce compare tests/data/simulated-{before,after}.json --threshold 3%": 1,
+    "cudareduce compare tests/data/simulated-{after,before}.json --all": 1,
+}
+#: Programs that some examples need.
+NEEDED = {"zsh": "zsh", "| less": "less", "--sass": "cuobjdump"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", ["compare", "completion", "history", "info", "list", "plot", "report", "show"]
+)
+def test_examples_of_help_that_need_no_gpu_run_as_printed(
+    name: str, folder: Path, environment: dict[str, str]
+) -> None:
+    (folder / "README.md").symlink_to(ROOT / "README.md")
+    for given, path in GIVEN.items():
+        shutil.copy(ROOT / path, folder / given)
+    home = folder / "home"
+    (home / ".config" / "fish" / "completions").mkdir(parents=True)
+    for line in EXAMPLES:
+        words = line.removeprefix("source <(").split()
+        if words[1] != name or any(k in line and not which(v) for k, v in NEEDED.items()):
+            continue
+        shell = "zsh" if "zsh" in line else "bash"
+        done = subprocess.run(
+            [shell, "-c", line], cwd=folder, env={**os.environ, **environment, "HOME": str(home)},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == EXIT_CODES.get(line, 0), f"{line}\n{done.stdout}{done.stderr}"
 
 
 def understood() -> list[object]:

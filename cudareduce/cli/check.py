@@ -149,7 +149,7 @@ def add_(result: Path, folder: Path, debug: bool) -> int:
 @history.command(
     "show",
     epilog="""cudareduce history show reduce_v7_shuffle
-cudareduce history show 'reduce_tiles*' --n 2^25 --since 2026-03-01
+cudareduce history show 'reduce_v*' --n 2^25 --since 2026-03-01
 cudareduce history show reduce_v7_shuffle --from ../benchmarks/history | less""",
 )
 @click.argument("kernel", type=Named("KERNEL"))

@@ -8,11 +8,15 @@ from typing import Any
 
 import click
 
-from cudareduce.cli.options import LAST_GROUP, TABLE
+from cudareduce.cli.options import LAST_GROUP, RARE, TABLE
 from cudareduce.cli.request import report_no_effect
 
 _NO_BREAK = "\u00a0"
 HELP = {"help_option_names": ["-h", "--help"]}
+#: The key of a context that shows rarely used options.
+_ALL = "cudareduce.help_all"
+#: Fewer rare options than this are not hidden.
+_FEWEST = 4
 
 
 class Command(click.Command):
@@ -23,6 +27,8 @@ class Command(click.Command):
         # Set here too, since the API makes a context without the group.
         settings["context_settings"] = {**HELP, **(settings.get("context_settings") or {})}
         super().__init__(*arguments, **settings)
+        if len(rare := [p for p in self.params if p.name in RARE]) >= _FEWEST:
+            self.params.append(_help_all(len(rare)))
 
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).replace(_NO_BREAK, " ")
@@ -36,6 +42,21 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         report_no_effect(ctx)
         return super().invoke(ctx)
+
+
+def _help_all(count: int) -> click.Option:
+    """The option that prints the help with rarely used options."""
+
+    def show(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show,
+        help=f"Show this message with {count} rarely used options, and exit.",
+    )  # fmt: skip
 
 
 class Commands(click.Group):
@@ -87,10 +108,13 @@ def option_groups(command: click.Command, ctx: click.Context) -> dict[str, list[
 def _write_groups(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
+    hides = any(p.name == "help_all" for p in command.params) and not ctx.meta.get(_ALL)
     groups = {
-        title: [record for option in options if (record := option.get_help_record(ctx))]
+        title: [record for option in options if not (hides and option.name in RARE)
+                and (record := option.get_help_record(ctx))]
         for title, options in option_groups(command, ctx).items()
-    }
+    }  # fmt: skip
+    groups = {title: rows for title, rows in groups.items() if rows}
     width = max(len(names) for rows in groups.values() for names, _ in rows)
     for title, rows in groups.items():
         with formatter.section(title if len(groups) > 1 else "Options"):

@@ -42,6 +42,12 @@ MORE_COLUMNS = (
     "distinct", "clock", "memory", "power", "temperature", "reasons",
 )  # fmt: skip
 LAST_GROUP = "Output"
+#: Rarely used options, which only `--help-all` shows.
+RARE = frozenset((
+    "acc", "rtol", "seed", "source", "chunk", "engine", "nccl", "sms", "chain", "grid", "shared",
+    "finish", "times", "energy", "region", "peak_gb_s", "baseline_kernel", "no_same_code",
+    "cross_device", "meet", "time_limit", "no_cache", "benchmark_json", "ptx", "debug",
+))  # fmt: skip
 #: Larger values are typing errors. Python itself cannot wait for more than 24 days.
 _ROUNDS, _SECONDS = Count(1, 10_000), Amount(1e6)
 _FOLDER, _INPUT, _OUTPUT = Place(file_okay=False), Place(DEVICES), Place()

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from cudareduce.cli.main import cli
-from cudareduce.cli.options import TABLE
+from cudareduce.cli.options import RARE, TABLE
 from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
@@ -46,7 +46,20 @@ def test_every_option_has_a_group() -> None:
         if isinstance(parameter, click.Option)
     }
     assert len(grouped) == len(set(grouped))
-    assert set(grouped) == options
+    assert set(grouped) == options - {"help_all"}
+    assert set(grouped) >= RARE
+
+
+@pytest.mark.parametrize("name", ["bench", "verify", "check"])
+def test_rare_options_are_in_help_all_only(cudareduce: Call, name: str) -> None:
+    shown = []
+    for flag in ("--help", "--help-all"):
+        code, out, err = cudareduce(name, flag)
+        assert (code, err) == (0, "")
+        shown.append(set(re.findall(r"^  (-[-\w]+)", out, re.MULTILINE)))
+    rare = {p.opts[0] for p in COMMANDS[name].params if p.name in RARE}
+    assert len(rare) > 5
+    assert shown[1] - shown[0] == rare
 
 
 @each_command
