@@ -281,7 +281,7 @@ def test_python_does_what_the_page_says(
 def test_the_library_of_the_page_is_one() -> None:
     """It is prepared and called as those of the package are, and its answer is right."""
     from cudareduce.launch.plan import Problem
-    from cudareduce.libraries.contract import DeviceInput, Library
+    from cudareduce.libraries.contract import CallRequest, Library
     from cudareduce.reduction.operators import reduction_of
 
     [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
@@ -296,7 +296,7 @@ def test_the_library_of_the_page_is_one() -> None:
     for rows in (1, 7):
         problem = Problem(reduction_of("max", "float32"), 100, rows)
         data = np.arange(100 * rows, dtype="float32")
-        given = DeviceInput(problem=problem, data=data, folder="")
+        given = CallRequest(problem=problem, data=data, folder="")
         ready = peer.prepare(given)
         ready.run()
         assert ready.fetch

@@ -52,7 +52,7 @@ from cudareduce.compare.verdicts import (
 )
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.libraries.names import meant
+from cudareduce.libraries.names import is_selected
 from cudareduce.library.header import SOURCES
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.machine.device import DeviceInfo
@@ -278,7 +278,7 @@ def stored_baseline(request: CheckRequest) -> Run:
         if request.kernels:
             raise UsageError("--update-baseline takes no kernels: a baseline is one whole run")
         held = {r.kernel for r in stored.records if r.scope == "library" and r.ranks is None}
-        if not all(meant(name, request.peers) for name in held):
+        if not all(is_selected(name, request.peers) for name in held):
             raise UsageError(
                 "--update-baseline would drop libraries that the baseline holds: give --peers all"
             )

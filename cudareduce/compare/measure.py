@@ -26,7 +26,7 @@ from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
 from cudareduce.compare.trees import external_files, stored_tree
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
-from cudareduce.libraries.names import meant
+from cudareduce.libraries.names import is_selected
 from cudareduce.library.header import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
@@ -225,7 +225,7 @@ def select(
     alone = tuple(r for r in stored.records if r.context is None and r.scope != "library")
     with_libraries = [
         r for r in stored.records
-        if (meant(r.kernel, request.peers) if r.scope == "library"
+        if (is_selected(r.kernel, request.peers) if r.scope == "library"
             else request.peers and r.context is not None)
     ]  # fmt: skip
     choices = _choices(replace(stored, records=alone), request, registry)

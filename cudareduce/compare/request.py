@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudareduce.errors import UsageError
-from cudareduce.libraries.names import NAMES, meant
+from cudareduce.libraries.names import NAMES, is_selected
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import hint, kernels_folder
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
@@ -269,7 +269,7 @@ def load_thresholds(path: Path | None, default: float | None, known: Collection[
     by_kernel = tuple((name, threshold(name, value)) for name, value in kernels.items())
     rows = (*known, *(f"peer:{library}" for library in NAMES))  # which need not be installed
     for name in kernels:
-        if not (name.startswith("peer:") and meant(name, NAMES)) and not any(
+        if not (name.startswith("peer:") and is_selected(name, NAMES)) and not any(
             fnmatchcase(row, name) for row in rows
         ):
             raise UsageError(

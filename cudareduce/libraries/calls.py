@@ -1,4 +1,4 @@
-"""Prepared calls in a worker process: their memory, their errors, and reports to the parent."""
+"""Library calls in a worker process: memory, verdicts on errors, and reports to the parent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudareduce.errors import CudareduceError, OutOfMemory
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.libraries.contract import (
     AbsentError,
-    DeviceInput,
+    CallRequest,
     Library,
     ResultError,
     as_results,
@@ -26,8 +26,8 @@ from cudareduce.workers import Parent
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A prepared call of a library. `run` enqueues it; `buffer` is for its results, and
-    `fetch` returns them if the library has a buffer of its own."""
+    """A prepared call of a library. `run` enqueues it. Its results are in `buffer`, or returned by
+    `fetch` if the library allocates them itself."""
 
     library: Library
     plan: Plan
@@ -49,7 +49,7 @@ class LibraryCall:
         self.backend.poison(self.buffer, byte)
 
     def reset(self) -> None:
-        """Overwrite the results after another call has written to them."""
+        """Clear the results of other calls from the buffer."""
         self.poison()
 
     def results(self) -> Array:
@@ -63,7 +63,7 @@ class LibraryCall:
     def damage(self) -> str | None:
         """A description of writes outside of the results; None if there are none."""
         damage = self.backend.damage(self.buffer)
-        return f"it wrote outside its answers: {damage}" if damage else None
+        return f"it wrote outside its results: {damage}" if damage else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class Memory:
     def prepare(
         self, library: Library, problem: Problem, data: Array, start: Buffer, folder: str
     ) -> LibraryCall:
-        """A library call with results and workspace in this memory, for the input at `start`.
-        Raises whatever the library raises."""
+        """Prepare a library call on the input at `start`, with results and workspace in this
+        memory. Raises whatever the library raises."""
         backend = self.backend
         results = self.keep(backend.allocate(problem.rows * problem.reduction.result_size))
         major, minor = (backend.info().cc or "0.0").split(".")
-        call = library.prepare(DeviceInput(
+        call = library.prepare(CallRequest(
             problem=problem, data=data, address=start.address, out=results.address,
             stream=backend.stream_handle, native=getattr(backend, "stream", None),
             allocate=lambda nbytes: self.keep(backend.allocate(nbytes)).address,
@@ -97,13 +97,13 @@ class Memory:
 
 
 @contextmanager
-def memory(backend: TimedBackend) -> Iterator[Memory]:
-    """Memory that is freed when the block is left."""
-    made = Memory(backend)
+def open_memory(backend: TimedBackend) -> Iterator[Memory]:
+    """Memory that is freed at the end of the block."""
+    opened = Memory(backend)
     try:
-        yield made
+        yield opened
     finally:
-        backend.free(*made.buffers)
+        backend.free(*opened.buffers)
 
 
 #: Parts of error messages of libraries, and their meaning.
@@ -117,8 +117,8 @@ _LONGEST = 160
 
 
 class BrokenError(CudareduceError):
-    """An error of one library, or of none if the name is empty, has made the device or its process
-    unusable."""
+    """The device or the worker process is unusable after an error of library `name`; of no library
+    if that is empty."""
 
     def __init__(self, name: str, verdict: Verdict) -> None:
         super().__init__(name, verdict)
@@ -126,9 +126,9 @@ class BrokenError(CudareduceError):
 
 
 def verdict_on(library: Library, error: Exception, backend: TimedBackend) -> Verdict:
-    """The verdict on a library that raised an error. Raises BrokenError if the device is unusable
-    after it."""
-    verdict = faulty(library, error)
+    """The verdict on a library that raised `error`. Raises BrokenError if the device is
+    unusable."""
+    verdict = error_verdict(library, error)
     try:
         backend.finish()
     except Exception:
@@ -136,14 +136,14 @@ def verdict_on(library: Library, error: Exception, backend: TimedBackend) -> Ver
     return verdict
 
 
-def faulty(library: Library, error: Exception) -> Verdict:
-    """The verdict on a library that raises an error when it is prepared or called, or returns
-    something other than results."""
-    text = line(error)
+def error_verdict(library: Library, error: Exception) -> Verdict:
+    """The verdict on a library by the error of its preparation or call: fail if its results are
+    malformed, else skip."""
+    text = error_line(error)
     if isinstance(error, ResultError):
         return Verdict("fail", str(error))
     if isinstance(error, AbsentError | ImportError):
-        return absent(library, error)
+        return import_verdict(library, error)
     if isinstance(error, MemoryError) and "out of memory" not in text.lower():
         return skipped("machine", f"found too little memory on the host ({text})")
     if isinstance(error, OutOfMemory | MemoryError):
@@ -155,22 +155,22 @@ def faulty(library: Library, error: Exception) -> Verdict:
     return skipped("machine", f"raises {text}")  # without a result nothing is wrong
 
 
-def absent(library: Library, error: Exception) -> Verdict:
-    """The verdict on a library that cannot be imported, or is too old."""
+def import_verdict(library: Library, error: Exception) -> Verdict:
+    """The skip verdict on a library that is missing, too old, or cannot be imported."""
     if isinstance(error, AbsentError):
         return skipped("machine", f"{error}: {library.upgrade}")
     if isinstance(error, ModuleNotFoundError) and error.name:
         return skipped("machine", f"not installed: {library.install}")
-    return not_imported(library, line(error))
+    return import_failure(library, error_line(error))
 
 
-def not_imported(library: Library, how: str) -> Verdict:
+def import_failure(library: Library, how: str) -> Verdict:
     return skipped("machine", f"cannot be imported ({how}): {library.upgrade}")
 
 
-def line(error: Exception) -> str:
-    """The type of an error and the first line of its message, which the library may fail to
-    format."""
+def error_line(error: Exception) -> str:
+    """The type of an error and the first line of its message, shortened. Formatting a library's
+    error may itself fail."""
     try:
         message = str(error).strip()
     except Exception:
@@ -181,7 +181,7 @@ def line(error: Exception) -> str:
 
 
 class Runtimes:
-    """Detects libraries that load a second CUDA runtime; `remarks` has a remark by library."""
+    """Detects libraries that load a second CUDA runtime. `remarks` holds a remark by library."""
 
     def __init__(self) -> None:
         self._known = runtimes()
@@ -194,7 +194,7 @@ class Runtimes:
         if new and self._known:
             self.remarks[library.name] = (
                 f"loaded {', '.join(new)} into a process that had {', '.join(self._known)}: name "
-                "it alone with --peers where its figures look odd"
+                "it alone with --peers if its times look wrong"
             )
         self._known = now
 
@@ -213,9 +213,9 @@ Phase = Literal["imports", "prepares", "runs"]
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """The worker has begun a phase of the library `name`, or of none if that is empty. If there are
-    `names`, the index of the last heartbeat tells whose launch is running."""
+class PhaseStart:
+    """Message: the worker has begun a phase of library `name`; of no library if that is empty.
+    During timing, the last heartbeat is the index in `names` of the library that is running."""
 
     name: str = ""
     phase: Phase = "prepares"
@@ -224,7 +224,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """A round of the timing is done."""
+    """Message: the worker has completed a timing round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +234,18 @@ class Reporter:
     parent: Parent
     names: list[str] = field(default_factory=list)
 
-    def at(self, name: str, phase: Phase = "runs") -> None:
-        self.parent.send(At(name, phase))
+    def begin(self, name: str, phase: Phase = "runs") -> None:
+        self.parent.send(PhaseStart(name, phase))
 
-    def times(self) -> None:
-        """Report that from now on heartbeats tell which `reported` launch is running."""
-        self.parent.send(At("", "runs", tuple(self.names)))
+    def begin_timing(self) -> None:
+        """Report that heartbeats are now the indices of launches `with_heartbeat`."""
+        self.parent.send(PhaseStart("", "runs", tuple(self.names)))
 
     def round_done(self) -> None:
         self.parent.send(RoundDone())
 
-    def reported(self, name: str, run: Launch) -> Launch:
-        """A launch that first sends a heartbeat with its index."""
+    def with_heartbeat(self, name: str, run: Launch) -> Launch:
+        """A launch that first sends a heartbeat with the index of `name`."""
         if name not in self.names:
             self.names.append(name)
         index, beat = self.names.index(name), self.parent.beat

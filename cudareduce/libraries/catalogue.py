@@ -1,4 +1,4 @@
-"""The libraries, found and listed without importing any of them."""
+"""The list of supported libraries, made without importing any of them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 
 from cudareduce.libraries.contract import AbsentError, Library
-from cudareduce.libraries.names import NAMES, meant
+from cudareduce.libraries.names import NAMES, is_selected
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
 _CONTEXTS = {"any": "any", "primary": "the primary one", "own": "a process of its own"}
-#: Attributes of the module that has two libraries, since one shared object has both.
+#: Attributes of module cccl, which has two libraries in one shared object.
 _IN_CCCL = {"cub": "CUB", "thrust": "THRUST"}
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Libraries by the module and attribute that has them, so that a worker process can find them:
-    those selected by `names`, or all of `cudareduce.libraries.torch:LIBRARIES`."""
+    """Some libraries of a module, in a form that can be sent to a worker process. `place` is module
+    and attribute (`cudareduce.libraries.torch:LIBRARIES`); without `names` all are selected."""
 
     place: str
     names: tuple[str, ...] = ()
 
     def libraries(self) -> tuple[Library, ...]:
-        """The libraries. This imports our module, which imports the library when it is loaded."""
+        """The selected libraries. Imports the adapter module, not the library."""
         module, _, name = self.place.partition(":")
         libraries: tuple[Library, ...] = getattr(import_module(module), name)
-        return tuple(lib for lib in libraries if not self.names or meant(lib.name, self.names))
+        return tuple(
+            lib for lib in libraries if not self.names or is_selected(lib.name, self.names)
+        )
 
 
 def listings(names: Sequence[str]) -> tuple[Listing, ...]:
-    """Where the libraries of these names are, in the order of tables. A name selects a single
-    library, or all of a package (`cub`)."""
+    """The listings of the libraries with these names, in the order of tables. A name selects one
+    call (`cub:packed`) or all calls of a package (`cub`)."""
     packages = {name.partition(":")[0] for name in names}
     return tuple(
         Listing(f"cudareduce.libraries.{'cccl' if name in _IN_CCCL else name}:"
@@ -48,7 +50,7 @@ def libraries_of(listings: Iterable[Listing]) -> list[Library]:
 
 
 def libraries_section() -> Section:
-    """All libraries with their installed versions, and how to install those that are missing."""
+    """The table of libraries: installed versions, and commands that install the missing ones."""
     rows = []
     missing: dict[str, list[str]] = {}
     for library in libraries_of(listings(NAMES)):
@@ -58,7 +60,7 @@ def libraries_section() -> Section:
         if version is None:
             missing.setdefault(remedy, []).append(library.name)
     notes = [
-        "--peers takes these names, and that of a library, up to the colon, for all of its own",
+        "--peers takes these names; a name up to the colon selects all calls of that library",
         *(f"{', '.join(names)}: {remedy}" for remedy, names in missing.items()),
     ]
     header = ("peer", "version", "CUDA context", "time")
@@ -77,7 +79,7 @@ def libraries_json() -> str:
 
 
 def libraries_here() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The installed packages with their versions, and the names of the others."""
+    """The installed libraries with their versions, and the names of the missing ones."""
     versions: dict[str, str | None] = {}
     for library in libraries_of(listings(NAMES)):
         name = library.name.partition(":")[0]

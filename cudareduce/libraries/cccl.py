@@ -23,7 +23,7 @@ import numpy as np
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.catalogue import Listing
-from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.machine.host import installed, packaged
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import Reduction
@@ -35,9 +35,9 @@ _CHECKOUT = ("cub", "thrust", "libcudacxx/include")
 _INCLUDE_FOLDERS = ("", "cccl", "include", "include/cccl")
 _FOLDS = ("sum", "prod", "min", "max", "mean")
 _OPS = (*_FOLDS, "argmin", "argmax")
-#: The first release in which the caller chooses determinism and passes the workspace, and the
-#: first in which Thrust leaves its result on the device.
-_CHOOSES, _REDUCES_INTO = 3_005_000, 3_002_000
+#: The first CCCL with a choice of determinism in CUB, and the first with thrust::reduce_into, which
+#: leaves the result on the device.
+_CUB_DETERMINISM, _THRUST_REDUCE_INTO = 3_005_000, 3_002_000
 _CUDA_ERRORS = {
     2: "out of memory",
     35: "the driver is too old",
@@ -48,7 +48,8 @@ _CUDA_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """CCCL headers. `fingerprint` changes when a file of a tree named by the user changes."""
+    """CCCL headers: include folders and version. `fingerprint` identifies the content of a tree
+    given by the user."""
 
     folders: tuple[Path, ...]
     version: int
@@ -61,20 +62,20 @@ class Headers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeListing(Listing):
-    """The calls of CUB compiled with the headers of one tree; `suffix` ends their names."""
+    """The calls of CUB compiled with the headers of `tree`. `suffix` is appended to their names."""
 
     tree: Path
     suffix: str
 
     def libraries(self) -> tuple[Library, ...]:
-        """The calls that `names` select, or all."""
+        """The calls in `names`; all if that is empty."""
         calls = _cub(partial(tree_headers, self.tree), self.suffix)
         return tuple(call for call in calls if not self.names or call.name in self.names)
 
 
 @cache
 def tree_headers(tree: Path) -> Headers:
-    """The headers of a CCCL source tree or include folder. Raises UsageError if it holds none."""
+    """The headers of a CCCL source tree or include folder. Raises UsageError if there are none."""
     if not tree.is_dir():
         raise UsageError(f"cub: there is no folder {tree}: name a CCCL source tree or its include")
     layouts = [_CHECKOUT, *((name,) for name in _INCLUDE_FOLDERS)]
@@ -97,7 +98,7 @@ def tree_headers(tree: Path) -> Headers:
 
 @cache
 def newest_headers() -> Headers:
-    """The newest headers of PyPI packages and of nvcc's toolkit. Raises AbsentError."""
+    """The newest CCCL headers among PyPI packages and nvcc's toolkit. Raises AbsentError."""
     version, path = max(((_version(path), path) for path in _folders()), default=(0, Path()))
     if not version:
         raise AbsentError("the headers of CCCL were not found")
@@ -142,15 +143,15 @@ def find_nvcc() -> tuple[str, str] | None:
 
 
 def load(needs: int = 0, headers: Callable[[], Headers] = newest_headers) -> str:
-    """The version of CCCL. Raises AbsentError without nvcc, or if a call `needs` a newer one."""
-    found = headers()
+    """The version of CCCL. Raises AbsentError without nvcc, or if CCCL is older than `needs`."""
+    cccl = headers()
     if find_nvcc() is None:
         raise AbsentError("nvcc was not found, which compiles it")
-    if found.version < needs:
+    if cccl.version < needs:
         raise AbsentError(
-            f"CCCL {found.text} is too old: {Headers((), needs).text} or newer has this call"
+            f"CCCL {cccl.text} is too old: {Headers((), needs).text} or newer has this call"
         )
-    return found.text
+    return cccl.text
 
 
 def flags(reduction: Reduction) -> list[str]:
@@ -166,28 +167,28 @@ def flags(reduction: Reduction) -> list[str]:
 
 
 def compile_library(reduction: Reduction, arch: int, folder: Path, headers: Headers) -> Path:
-    """The shared object of one reduction for sm_`arch`, compiled unless `folder` holds it. Raises
-    RuntimeError with the compiler's first error."""
+    """Compile cccl.cu for one reduction and sm_`arch`, unless `folder` has the result; the path of
+    the shared object. Raises RuntimeError with the compiler's first error."""
     nvcc = find_nvcc()
     assert nvcc is not None  # load() has checked
     source = Path(str(files("cudareduce.libraries") / "device" / "cccl.cu"))
-    # Two versions in one process: without -fno-gnu-unique the loader would merge their statics.
+    # Without -fno-gnu-unique the loader would merge the statics of two versions in one process.
     words = ["-O3", "-std=c++17", f"-arch=sm_{arch}", "-shared", "-Xcompiler",
              "-fPIC,-fno-gnu-unique", *flags(reduction)]  # fmt: skip
     text = source.read_text(encoding="utf-8")
     key = repr((text, headers.version, headers.fingerprint, nvcc[1], words))
-    made = folder / "cccl" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
-    if not made.exists():
-        made.parent.mkdir(parents=True, exist_ok=True)
-        part = made.with_suffix(f".{os.getpid()}")
+    path = folder / "cccl" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
         includes = [word for path in headers.folders for word in ("-I", str(path))]
         command = [nvcc[0], *words, *includes, "-o", str(part), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line]
             raise RuntimeError("does not compile: " + (lines or ["nvcc printed no error"])[0])
-        part.replace(made)
-    return made
+        part.replace(path)
+    return path
 
 
 @cache
@@ -195,9 +196,9 @@ def _load_library(path: Path) -> Any:
     return ctypes.CDLL(str(path))
 
 
-def _function(entry: str, headers: Headers, given: DeviceInput) -> Any:
-    path = compile_library(given.reduction, given.arch, Path(given.folder), headers)
-    is_rows = entry == "run_to_run" and given.problem.rows != 1
+def _function(entry: str, headers: Headers, request: CallRequest) -> Any:
+    path = compile_library(request.reduction, request.arch, Path(request.folder), headers)
+    is_rows = entry == "run_to_run" and request.problem.rows != 1
     return getattr(_load_library(path), "rows" if is_rows else entry)
 
 
@@ -206,16 +207,16 @@ def _check(code: int) -> None:
         raise RuntimeError(f"CUDA error {code}: {_CUDA_ERRORS.get(code, 'see cudaError_t')}")
 
 
-def _prepare(entry: str, headers: Callable[[], Headers], given: DeviceInput) -> PreparedCall:
-    """A call of one of the shared object's functions, with its workspace."""
-    call, nbytes = _function(entry, headers(), given), ctypes.c_size_t(0)
+def _prepare(entry: str, headers: Callable[[], Headers], request: CallRequest) -> PreparedCall:
+    """Prepare a call of a function of the shared object, and allocate its workspace."""
+    call, nbytes = _function(entry, headers(), request), ctypes.c_size_t(0)
     words = (
-        ctypes.byref(nbytes), ctypes.c_void_p(given.address), ctypes.c_void_p(given.out),
-        ctypes.c_longlong(given.problem.n), ctypes.c_longlong(given.problem.rows),
-        ctypes.c_void_p(given.stream),
+        ctypes.byref(nbytes), ctypes.c_void_p(request.address), ctypes.c_void_p(request.out),
+        ctypes.c_longlong(request.problem.n), ctypes.c_longlong(request.problem.rows),
+        ctypes.c_void_p(request.stream),
     )  # fmt: skip
     _check(call(None, *words))
-    workspace = ctypes.c_void_p(given.allocate(max(nbytes.value, 1)))
+    workspace = ctypes.c_void_p(request.allocate(max(nbytes.value, 1)))
 
     def run() -> None:
         code = call(workspace, *words)
@@ -226,20 +227,20 @@ def _prepare(entry: str, headers: Callable[[], Headers], given: DeviceInput) -> 
 
 
 def _prepare_as_called(
-    entry: str, headers: Callable[[], Headers], given: DeviceInput
+    entry: str, headers: Callable[[], Headers], request: CallRequest
 ) -> PreparedCall:
-    """A call that allocates its workspace, waits, and copies its result to the host."""
-    call = _function(entry, headers(), given)
-    result = np.empty(1, given.reduction.result_dtype)
+    """Prepare a call that allocates its workspace, waits, and copies its result to the host."""
+    call = _function(entry, headers(), request)
+    result = np.empty(1, request.reduction.result_dtype)
     words = (
-        ctypes.c_void_p(given.address), ctypes.c_void_p(result.ctypes.data),
-        ctypes.c_longlong(given.problem.n), ctypes.c_void_p(given.stream),
+        ctypes.c_void_p(request.address), ctypes.c_void_p(result.ctypes.data),
+        ctypes.c_longlong(request.problem.n), ctypes.c_void_p(request.stream),
     )  # fmt: skip
     return PreparedCall(lambda: _check(call(*words)), lambda: result)
 
 
 def _why_not_in_mode(mode: str, reduction: Reduction) -> str | None:
-    """Why CUB does not support a reduction in this mode of determinism; None if it does."""
+    """Why CUB does not support a reduction with this determinism, or None."""
     if reduction.op.name != "sum":
         return f"supports only sums in {mode}, not {reduction.op.name}"
     if reduction.dtype != reduction.acc:
@@ -257,8 +258,8 @@ def _why_not_packed(problem: Problem) -> str | None:
     return None
 
 
-def _called(function: str, suffix: str, problem: Problem) -> str:
-    """`DeviceReduce::Sum, run_to_run`, or TransformReduce where elements are widened."""
+def _cub_call(function: str, suffix: str, problem: Problem) -> str:
+    """The call as text, such as `DeviceReduce::Sum, run_to_run`."""
     reduction = problem.reduction
     names = {"sum": "Sum", "mean": "Sum", "argmin": "ArgMin", "argmax": "ArgMax"}
     name = names.get(reduction.op.name, "Reduce")
@@ -271,7 +272,7 @@ def _called(function: str, suffix: str, problem: Problem) -> str:
     return f"{function}{name}{suffix}{stored}"
 
 
-def _thrust_called(problem: Problem) -> str:
+def _thrust_call(problem: Problem) -> str:
     names = {"argmin": "min_element", "argmax": "max_element"}
     return f"thrust::{names.get(problem.reduction.op.name, 'reduce')}, par"
 
@@ -281,27 +282,28 @@ def _library(
     entry: str, headers: Callable[[], Headers], needs: int = 0, **fields: Any,
 ) -> Library:  # fmt: skip
     version = partial(load, needs, headers)
-    usual: dict[str, Any] = {"ops": _OPS, "takes_rows": False}
+    defaults: dict[str, Any] = {"ops": _OPS, "takes_rows": False}
     return Library(
         name=name, package="nvidia-cuda-cccl", install="pip install nvidia-cuda-cccl",
         context="any", dtypes=tuple(DTYPES), load=version, version_here=version,
         called=(lambda problem: called) if isinstance(called, str) else called,
-        prepare=partial(prepare, entry, headers), **usual | fields,
+        prepare=partial(prepare, entry, headers), **defaults | fields,
     )  # fmt: skip
 
 
 def _cub(headers: Callable[[], Headers] = newest_headers, suffix: str = "") -> tuple[Library, ...]:
-    """The calls of CUB with these headers; `suffix` ends their names."""
+    """The calls of CUB with these headers. `suffix` is appended to their names."""
     modes = tuple(
         _library(
-            f"cub:{mode}{suffix}", f"DeviceReduce::Sum, {mode}", _prepare, mode, headers, _CHOOSES,
+            f"cub:{mode}{suffix}", f"DeviceReduce::Sum, {mode}", _prepare, mode, headers,
+            _CUB_DETERMINISM,
             refuses=lambda problem, mode=mode: _why_not_in_mode(mode, problem.reduction),
         )
         for mode in ("not_guaranteed", "gpu_to_gpu")
     )  # fmt: skip
     return (
         _library(
-            f"cub:run_to_run{suffix}", partial(_called, "DeviceReduce::", ", run_to_run"),
+            f"cub:run_to_run{suffix}", partial(_cub_call, "DeviceReduce::", ", run_to_run"),
             _prepare, "run_to_run", headers, takes_rows=True,
         ),
         *modes,
@@ -311,7 +313,7 @@ def _cub(headers: Callable[[], Headers] = newest_headers, suffix: str = "") -> t
         ),
         _library(
             f"cub:as_called{suffix}",
-            partial(_called, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
+            partial(_cub_call, "cudaMalloc, DeviceReduce::", ", cudaMemcpy, cudaFree"),
             _prepare_as_called, "cub_as_called", headers, as_called=True,
         ),
     )  # fmt: skip
@@ -321,10 +323,10 @@ CUB = _cub()
 THRUST = (
     _library(
         "thrust", "thrust::reduce_into, par_nosync", _prepare, "reduce_into", newest_headers,
-        _REDUCES_INTO, ops=_FOLDS,
+        _THRUST_REDUCE_INTO, ops=_FOLDS,
     ),
     _library(
-        "thrust:as_called", _thrust_called, _prepare_as_called, "thrust_as_called", newest_headers,
+        "thrust:as_called", _thrust_call, _prepare_as_called, "thrust_as_called", newest_headers,
         as_called=True,
     ),
 )  # fmt: skip

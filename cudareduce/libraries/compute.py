@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import (
     DeviceArray,
     ForeignStream,
@@ -32,43 +32,45 @@ def _load() -> str:
     return version
 
 
-def _prepare(mode: str, given: DeviceInput) -> PreparedCall:
-    if given.problem.rows != 1:
-        return _prepare_rows(given)
+def _prepare(mode: str, request: CallRequest) -> PreparedCall:
+    if request.problem.rows != 1:
+        return _prepare_rows(request)
     from cuda.compute import Determinism, OpKind, make_reduce_into
 
     words: dict[str, Any] = {
-        "d_in": input_array(given),
-        "d_out": DeviceArray(given.out, (1,), result_array(given).dtype),
-        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
-        "h_init": identity_array(given.reduction),  # its type is the accumulator's
+        "d_in": input_array(request),
+        "d_out": DeviceArray(request.out, (1,), result_array(request).dtype),
+        "op": getattr(OpKind, _KINDS[request.reduction.op.name]),
+        "h_init": identity_array(request.reduction),  # its type is the accumulator's
     }
-    made = make_reduce_into(**words, determinism=getattr(Determinism, mode))
-    return _with_workspace(given, partial(made, **words, num_items=given.problem.n))
+    program = make_reduce_into(**words, determinism=getattr(Determinism, mode))
+    return _with_workspace(request, partial(program, **words, num_items=request.problem.n))
 
 
-def _prepare_rows(given: DeviceInput) -> PreparedCall:
+def _prepare_rows(request: CallRequest) -> PreparedCall:
     """A segmented reduction between offsets: there is no call for rows of one length."""
     from cuda.compute import OpKind, make_segmented_reduce
 
-    n, rows = given.problem.n, given.problem.rows
+    n, rows = request.problem.n, request.problem.rows
     edges = n * np.arange(rows + 1, dtype=np.int64)
-    offsets = DeviceArray(given.upload(edges), (rows,), edges.dtype)
+    offsets = DeviceArray(request.upload(edges), (rows,), edges.dtype)
     words: dict[str, Any] = {
-        "d_in": DeviceArray(given.address, (n * rows,), input_array(given).dtype),
-        "d_out": result_array(given), "h_init": identity_array(given.reduction),
+        "d_in": DeviceArray(request.address, (n * rows,), input_array(request).dtype),
+        "d_out": result_array(request), "h_init": identity_array(request.reduction),
         "start_offsets_in": offsets,
         "end_offsets_in": replace(offsets, address=offsets.address + edges.itemsize),
-        "op": getattr(OpKind, _KINDS[given.reduction.op.name]),
+        "op": getattr(OpKind, _KINDS[request.reduction.op.name]),
     }  # fmt: skip
-    made = make_segmented_reduce(**words)
-    return _with_workspace(given, partial(made, **words, num_segments=rows, max_segment_size=n))
+    program = make_segmented_reduce(**words)
+    return _with_workspace(
+        request, partial(program, **words, num_segments=rows, max_segment_size=n)
+    )
 
 
-def _with_workspace(given: DeviceInput, call: Callable[..., Any]) -> PreparedCall:
+def _with_workspace(request: CallRequest, call: Callable[..., Any]) -> PreparedCall:
     nbytes = max(int(call(temp_storage=None)), 1)
-    workspace = DeviceArray(given.allocate(nbytes), (nbytes,), np.dtype("uint8"))
-    return PreparedCall(partial(call, temp_storage=workspace, stream=ForeignStream(given.stream)))
+    workspace = DeviceArray(request.allocate(nbytes), (nbytes,), np.dtype("uint8"))
+    return PreparedCall(partial(call, temp_storage=workspace, stream=ForeignStream(request.stream)))
 
 
 def _called(mode: str, problem: Problem) -> str:

@@ -1,8 +1,8 @@
-"""How a library is described: how to find it, what it supports, and how to call it.
+"""Interface between libraries and the runner: versions, supported problems, prepared calls.
 
-A `Library` is one way to call one library. Its call is prepared like a kernel: input, results and
-workspace are allocated before, and the timed call only enqueues work. A call that allocates and
-waits, as users write it, is an entry of its own (`NAME:as_called`), with host times only.
+A `Library` is one call of one library. Input, results and workspace are allocated in advance, so
+that the timed call only enqueues work, like a kernel launch. A call that allocates and waits, as
+applications write it, is a `Library` of its own (`NAME:as_called`), with host times only.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.sizes import counted
 
-#: Reductions of array libraries that take the accumulator's type as `dtype`.
+#: Operators for which array libraries take the accumulator's type as `dtype`.
 TYPED = ("sum", "prod", "mean")
-#: Kinds of NumPy types that are not real numbers. The 16-bit types of other packages are not here.
-_NO_NUMBERS = "cmMOSU"
+#: Kinds of NumPy types that are not real numbers. Kind V, of bfloat16, is not among them.
+_NOT_REAL = "cmMOSU"
 
-#: Where a library works: in any current CUDA context, only in the primary context of the device, or
-#: only in a process of its own, on its own streams.
+#: The CUDA context that a library supports: any current one, only the primary context of the
+#: device, or its own, in a separate process and on its own streams.
 Context = Literal["any", "primary", "own"]
 
 
@@ -43,14 +43,14 @@ def _no_device(_: object) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceInput:
-    """The input of a call with the memory and the stream to use.
+class CallRequest:
+    """What a library needs to prepare a call: problem, input, stream and memory.
 
-    `data` has the elements in host memory; `address` is their address on the device and `out` that
-    of the results, both 0 for a library that needs its own process. `stream` is the driver's
-    handle, `native` PyCUDA's stream. `allocate` returns the address of so many bytes that live as
-    long as the call, `upload` that of a copy of an array. `arch` is 90 for sm_90; `folder` keeps
-    compiled code.
+    `data` holds the elements in host memory. `address` and `out` are the device addresses of input
+    and results, 0 for a library in its own process. `stream` is the driver's handle, `native`
+    PyCUDA's stream. `allocate` takes a number of bytes, `upload` an array; both return the address
+    of device memory that lives as long as the call. `arch` is 90 for sm_90. `folder` is the cache
+    of compiled code.
     """
 
     problem: Problem
@@ -82,8 +82,8 @@ class DeviceInput:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """`run` makes the call. `fetch` returns results that are not in the given memory. `refill`
-    copies changed elements from the host, for a library in a process of its own."""
+    """`run` enqueues the call. `fetch` returns the results if they are not at `CallRequest.out`.
+    `refill` copies changed elements from the host, for a library in its own process."""
 
     run: Launch
     fetch: Callable[[], Any] | None = None
@@ -93,7 +93,7 @@ class PreparedCall:
     def keeping(
         cls, call: Callable[[], Any], fetch: Callable[[Any], Any] = lambda kept: kept
     ) -> PreparedCall:
-        """A call that returns its result, which is kept until the next call."""
+        """A call whose return value is kept for `fetch`."""
         kept: list[Any] = []
 
         def run() -> None:
@@ -104,15 +104,15 @@ class PreparedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """One way to call a library: `NAME` or `NAME:VARIANT`.
+    """One call of a library, named `NAME` or `NAME:VARIANT`.
 
-    `package` is the distribution that has the library's version, `install` the command that
-    installs it. `load` imports the library and returns its version, or raises ImportError or
-    AbsentError; `version_here` returns the version without an import, for libraries that are not
-    Python packages. `called` is the exact call for a problem, `refuses` a reason besides `ops`,
-    `dtypes` and `takes_rows` why a problem is not supported, in words that follow the name.
-    `as_called` calls allocate and wait. Inputs start at a multiple of `alignment` bytes. `on_cpu`
-    prepares the same call on a machine without a GPU; the imported module has the package's name.
+    `package` is the distribution with the library's version, `install` the command that installs
+    it. `load` imports the library and returns its version, or raises ImportError or AbsentError.
+    `version_here` returns the version without an import, for libraries that are not Python
+    packages. `called` is the source text of the call for a problem. `refuses` returns why a problem
+    within `ops`, `dtypes` and `takes_rows` is not supported, as a phrase that follows the name.
+    `as_called` calls allocate and wait. Inputs start at multiples of `alignment` bytes. `on_cpu`
+    prepares the same call on a machine without a GPU.
     """
 
     name: str
@@ -123,13 +123,13 @@ class Library:
     dtypes: tuple[str, ...]
     load: Callable[[], str]
     called: Callable[[Problem], str]
-    prepare: Callable[[DeviceInput], PreparedCall]
+    prepare: Callable[[CallRequest], PreparedCall]
     takes_rows: bool = True
     refuses: Callable[[Problem], str | None] | None = None
     as_called: bool = False
     version_here: Callable[[], str] | None = None
     alignment: int = 1
-    on_cpu: Callable[[DeviceInput], PreparedCall] | None = None
+    on_cpu: Callable[[CallRequest], PreparedCall] | None = None
 
     @property
     def id(self) -> str:
@@ -145,7 +145,7 @@ class Library:
         return self.as_called or self.context == "own"
 
     def for_cpu(self) -> Library | None:
-        """The same call on a machine without a GPU, in a process of its own, if it works there."""
+        """The same call for a machine without a GPU, in its own process; None if not supported."""
         if self.on_cpu is None:
             return None
         return replace(self, context="own", load=self._load_on_cpu, prepare=self.on_cpu)
@@ -156,7 +156,7 @@ class Library:
         return version
 
     def why_not(self, problem: Problem) -> str | None:
-        """Why it does not support a problem, in words that follow its name; None if it does."""
+        """Why it does not support a problem, as a phrase that follows its name, or None."""
         reduction = problem.reduction
         if reduction.op.expression:
             return "does not support user-defined operators"
@@ -171,10 +171,10 @@ class Library:
         return self.refuses(problem) if self.refuses else None
 
     def why_not_from(self, nbytes: int) -> str | None:
-        """Why it does not support an input that starts so many bytes after an aligned address."""
+        """Why it does not support an input `nbytes` after an aligned address, or None."""
         if nbytes % self.alignment:
             off = counted(nbytes, "byte")
-            return f"reads words of {self.alignment} bytes, and its input starts {off} off"
+            return f"loads {self.alignment} bytes at a time, and its input is misaligned by {off}"
         return None
 
 
@@ -186,9 +186,9 @@ def version_of(package: str) -> str:
 
 
 def as_results(problem: Problem, returned: Any) -> Array:
-    """The results that a library returned, one per row. Raises ResultError."""
+    """A library's return value as one result per row. Raises ResultError."""
     results, rows = np.asarray(returned), problem.rows
-    if results.dtype.kind in _NO_NUMBERS:
+    if results.dtype.kind in _NOT_REAL:
         raise ResultError(f"it returns results of type {results.dtype}")
     if results.size != rows:
         raise ResultError(f"it returns {counted(results.size, 'result')}, not {rows}")
@@ -196,7 +196,7 @@ def as_results(problem: Problem, returned: Any) -> Array:
 
 
 def own_type_only(problem: Problem) -> str | None:
-    """The reason of libraries that accumulate in the type of the elements."""
+    """Why a library that accumulates in the elements' type does not support a problem, or None."""
     reduction = problem.reduction
     if reduction.dtype == reduction.acc:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.contract import (
     AbsentError,
-    DeviceInput,
+    CallRequest,
     Library,
     PreparedCall,
     own_type_only,
@@ -60,12 +60,12 @@ def _load() -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
+def _prepare(request: CallRequest) -> PreparedCall:
     handle = _handle()
-    _call("cublasSetStream_v2", handle, ctypes.c_void_p(given.stream))
-    workspace = ctypes.c_void_p(given.allocate(_WORKSPACE_BYTES))
+    _call("cublasSetStream_v2", handle, ctypes.c_void_p(request.stream))
+    workspace = ctypes.c_void_p(request.allocate(_WORKSPACE_BYTES))
     _call("cublasSetWorkspace_v2", handle, workspace, ctypes.c_size_t(_WORKSPACE_BYTES))
-    name, call = _dot(given) if given.problem.rows == 1 else _gemv(given)
+    name, call = _dot(request) if request.problem.rows == 1 else _gemv(request)
 
     def run() -> None:
         code = call()
@@ -75,29 +75,30 @@ def _prepare(given: DeviceInput) -> PreparedCall:
     return PreparedCall(run)
 
 
-def _dot(given: DeviceInput) -> tuple[str, Callable[[], int]]:
-    """The dot product with a single 1, which is read again for each element: its increment is 0."""
-    one = _upload(given, 1, 1)
-    x, out = ctypes.c_void_p(given.address), ctypes.c_void_p(given.out)
-    n, step, zero = (ctypes.c_int64(value) for value in (given.problem.n, 1, 0))
-    name = f"cublas{_LETTERS[given.reduction.dtype.name]}dot_v2_64"
+def _dot(request: CallRequest) -> tuple[str, Callable[[], int]]:
+    """The dot product with a vector of ones: one element with increment 0."""
+    one = _upload(request, 1, 1)
+    x, out = ctypes.c_void_p(request.address), ctypes.c_void_p(request.out)
+    n, step, zero = (ctypes.c_int64(value) for value in (request.problem.n, 1, 0))
+    name = f"cublas{_LETTERS[request.reduction.dtype.name]}dot_v2_64"
     return name, partial(getattr(_library(), name), _handle(), n, x, step, one, zero, out)
 
 
-def _gemv(given: DeviceInput) -> tuple[str, Callable[[], int]]:
-    """The matrix times ones. cuBLAS stores by columns, so our rows are columns and the matrix is
-    transposed."""
-    ones, one, zero = (_upload(given, 1, given.problem.n), _upload(given, 1, 1),
-                       _upload(given, 0, 1))  # fmt: skip
-    x, out = ctypes.c_void_p(given.address), ctypes.c_void_p(given.out)
-    n, rows, step = (ctypes.c_int64(value) for value in (given.problem.n, given.problem.rows, 1))
-    name = f"cublas{_LETTERS[given.reduction.dtype.name]}gemv_v2_64"
+def _gemv(request: CallRequest) -> tuple[str, Callable[[], int]]:
+    """The matrix times a vector of ones. cuBLAS is column-major, so the matrix is transposed."""
+    ones, one, zero = (_upload(request, 1, request.problem.n), _upload(request, 1, 1),
+                       _upload(request, 0, 1))  # fmt: skip
+    x, out = ctypes.c_void_p(request.address), ctypes.c_void_p(request.out)
+    n, rows, step = (
+        ctypes.c_int64(value) for value in (request.problem.n, request.problem.rows, 1)
+    )
+    name = f"cublas{_LETTERS[request.reduction.dtype.name]}gemv_v2_64"
     words = (_TRANSPOSED, n, rows, one, x, n, ones, step, zero, out, step)
     return name, partial(getattr(_library(), name), _handle(), *words)
 
 
-def _upload(given: DeviceInput, value: int, count: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(given.upload(np.full(count, value, given.reduction.dtype.storage)))
+def _upload(request: CallRequest, value: int, count: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(request.upload(np.full(count, value, request.reduction.dtype.storage)))
 
 
 def _called(problem: Problem) -> str:

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import TYPED, AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import TYPED, AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import ForeignStream
 
 
@@ -32,30 +32,30 @@ def _stream(handle: int) -> Any:
     return cupy.cuda.ExternalStream(handle)
 
 
-def _method(given: DeviceInput) -> Callable[[], Any]:
-    """The array's method, with our stream as the current one. There is no `out`, since it would add
-    a copy."""
+def _method(request: CallRequest) -> Callable[[], Any]:
+    """The method of an array at the input's address. Makes our stream the current one. `out` is not
+    used, since CuPy would add a copy."""
     import cupy
 
-    _stream(given.stream).use()
+    _stream(request.stream).use()
     memory = cupy.cuda.UnownedMemory(
-        given.address, given.problem.input_bytes, given, device_id=0
+        request.address, request.problem.input_bytes, request, device_id=0
     )  # fmt: skip
     pointer = cupy.cuda.MemoryPointer(memory, 0)
-    data = cupy.ndarray(given.shape, given.reduction.dtype.storage, pointer)
-    name = given.reduction.op.name
-    method = partial(getattr(data, name), axis=None if given.problem.rows == 1 else 1)
-    return partial(method, dtype=given.reduction.acc.storage) if name in TYPED else method
+    data = cupy.ndarray(request.shape, request.reduction.dtype.storage, pointer)
+    name = request.reduction.op.name
+    method = partial(getattr(data, name), axis=None if request.problem.rows == 1 else 1)
+    return partial(method, dtype=request.reduction.acc.storage) if name in TYPED else method
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
+def _prepare(request: CallRequest) -> PreparedCall:
     import cupy
 
-    return PreparedCall.keeping(_method(given), cupy.asnumpy)
+    return PreparedCall.keeping(_method(request), cupy.asnumpy)
 
 
-def _prepare_as_called(given: DeviceInput) -> PreparedCall:
-    method = _method(given)
+def _prepare_as_called(request: CallRequest) -> PreparedCall:
+    method = _method(request)
     return PreparedCall.keeping(lambda: method().get())
 
 

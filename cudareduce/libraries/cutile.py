@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from cudareduce.backend import Launch
-from cudareduce.libraries.contract import DeviceInput, Library, PreparedCall, own_type_only
+from cudareduce.libraries.contract import CallRequest, Library, PreparedCall, own_type_only
 from cudareduce.libraries.interop import Cubin, in_order, launcher
 
 #: Elements of a tile, and most blocks of the first stage: one tile holds all partial results.
@@ -17,7 +17,7 @@ _DIVISOR = 16
 
 
 def _load() -> str:
-    """Import cuTile and compile a kernel, since the compiler is a package of its own."""
+    """Import cuTile and compile a kernel, since the compiler is a separate package."""
     import cuda.tile
 
     _compiled("float32", (True, True), 90)
@@ -26,7 +26,7 @@ def _load() -> str:
 
 @cache
 def _compiled(dtype: str, divisible: tuple[bool, bool], arch: int) -> Cubin:
-    """One stage. `divisible` tells whether address and length are multiples of 16."""
+    """Compile one stage. `divisible`: whether address and length are multiples of 16."""
     import cuda.tile as ct
     from cuda.tile.compilation import (
         ArrayConstraint,
@@ -55,7 +55,7 @@ def _compiled(dtype: str, divisible: tuple[bool, bool], arch: int) -> Cubin:
         cutile_kernels.stage, [signature], cubin, gpu_code=f"sm_{arch}", output_format="cubin"
     )
     code = cubin.getvalue()
-    # The kernel's name ends that of its section, and EIATTR_REQNTID has its threads per block.
+    # the ELF section .text.NAME has the kernel's name, EIATTR_REQNTID its threads per block
     entry = re.search(rb"\.text\.([A-Za-z0-9_$]+)\0", code)
     threads = re.search(rb"\x04\x10\x0c\x00(.{4})", code, re.DOTALL)
     if entry is None:
@@ -65,23 +65,23 @@ def _compiled(dtype: str, divisible: tuple[bool, bool], arch: int) -> Cubin:
     )
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
-    n = given.problem.n
+def _prepare(request: CallRequest) -> PreparedCall:
+    n = request.problem.n
     blocks = max(1, min(_BLOCKS, -(-n // _TILE)))
     if blocks == 1:
-        return PreparedCall(_stage(given, given.address, given.out, n, 1))
-    partials = given.allocate(blocks * given.reduction.acc.size)
+        return PreparedCall(_stage(request, request.address, request.out, n, 1))
+    partials = request.allocate(blocks * request.reduction.acc.size)
     return PreparedCall(in_order(
-        _stage(given, given.address, partials, n, blocks),
-        _stage(given, partials, given.out, blocks, 1),
+        _stage(request, request.address, partials, n, blocks),
+        _stage(request, partials, request.out, blocks, 1),
     ))  # fmt: skip
 
 
-def _stage(given: DeviceInput, source: int, target: int, n: int, blocks: int) -> Launch:
+def _stage(request: CallRequest, source: int, target: int, n: int, blocks: int) -> Launch:
     divisible = source % _DIVISOR == 0, n % _DIVISOR == 0
-    cubin = _compiled(given.reduction.dtype.name, divisible, given.arch)
+    cubin = _compiled(request.reduction.dtype.name, divisible, request.arch)
     # An array is passed as address, length and stride.
-    return launcher(cubin, blocks, [source, n, 1, target, blocks, 1], given.stream)
+    return launcher(cubin, blocks, [source, n, 1, target, blocks, 1], request.stream)
 
 
 LIBRARIES = (

@@ -1,4 +1,4 @@
-"""Device memory, streams and machine code in the form that libraries need."""
+"""Device memory and streams under the protocols of Python libraries; launches of their cubins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from cudareduce.backend import KernelCall, Launch
 from cudareduce.gpu.driver import library
 from cudareduce.gpu.driver_module import DriverModule
-from cudareduce.libraries.contract import DeviceInput
+from cudareduce.libraries.contract import CallRequest
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import identity
@@ -19,7 +19,7 @@ from cudareduce.reduction.reference import identity
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """Device memory under the CUDA array interface. It names no stream, since some libraries would
+    """Device memory with the CUDA array interface. `stream` is None, since some libraries would
     synchronize with it."""
 
     address: int
@@ -40,7 +40,7 @@ class DeviceArray:
 
 @dataclass(frozen=True, slots=True)
 class ForeignStream:
-    """A CUDA stream under the `__cuda_stream__` protocol."""
+    """A CUDA stream with the `__cuda_stream__` protocol."""
 
     handle: int
 
@@ -48,15 +48,15 @@ class ForeignStream:
         return 0, self.handle
 
 
-def input_array(given: DeviceInput) -> DeviceArray:
-    """The input. The interface has no bfloat16, so its bits are passed as int16."""
-    storage = given.reduction.dtype.storage
-    dtype = np.dtype("int16" if given.reduction.dtype.name == "bfloat16" else storage)
-    return DeviceArray(given.address, given.shape, dtype)
+def input_array(request: CallRequest) -> DeviceArray:
+    """The input. The interface does not support bfloat16, which is passed as int16."""
+    storage = request.reduction.dtype.storage
+    dtype = np.dtype("int16" if request.reduction.dtype.name == "bfloat16" else storage)
+    return DeviceArray(request.address, request.shape, dtype)
 
 
-def result_array(given: DeviceInput) -> DeviceArray:
-    return DeviceArray(given.out, given.out_shape, np.dtype(given.reduction.result_dtype))
+def result_array(request: CallRequest) -> DeviceArray:
+    return DeviceArray(request.out, request.out_shape, np.dtype(request.reduction.result_dtype))
 
 
 def identity_array(reduction: Reduction) -> Array:
@@ -89,7 +89,7 @@ def _module(cubin: Cubin) -> DriverModule:
 
 
 def launcher(cubin: Cubin, grid: int, arguments: list[int], stream: int) -> Launch:
-    """A launch of the kernel; every argument is 64 bits."""
+    """Prepare a launch of the kernel. Every argument is a 64-bit word."""
     call = KernelCall(
         kernel=0, grid=(grid, 1, 1), block=(cubin.threads, 1, 1), shared=cubin.shared,
         cooperative=False, arguments=tuple(arguments),

@@ -1,4 +1,4 @@
-"""JAX: it works on its own streams in a process of its own, so only host time is measured."""
+"""JAX. It uses its own streams, so it runs in its own process and only host time is measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import TYPED, AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import TYPED, AbsentError, CallRequest, Library, PreparedCall
 
 
 def _load() -> str:
@@ -20,19 +20,19 @@ def _load() -> str:
     return str(jax.__version__)
 
 
-def _on_cpu(given: DeviceInput) -> PreparedCall:
+def _on_cpu(request: CallRequest) -> PreparedCall:
     import jax
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
-    return _prepare(given)
+    return _prepare(request)
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
+def _prepare(request: CallRequest) -> PreparedCall:
     import jax
     import jax.numpy as jnp
 
-    reduction, data = given.reduction, given.data.reshape(given.shape)
+    reduction, data = request.reduction, request.data.reshape(request.shape)
     if reduction.dtype.name == "bfloat16":
         data = data.view(jnp.bfloat16.dtype)
     x = jax.device_put(data)
@@ -42,7 +42,7 @@ def _prepare(given: DeviceInput) -> PreparedCall:
         x = jax.device_put(data.copy())  # JAX may still read the array after it returns
 
     x.block_until_ready()
-    call = partial(getattr(jnp, reduction.op.name), axis=None if given.problem.rows == 1 else 1)
+    call = partial(getattr(jnp, reduction.op.name), axis=None if request.problem.rows == 1 else 1)
     if reduction.op.name in TYPED:
         call = partial(call, dtype=reduction.acc.storage)
     compiled = jax.jit(call)

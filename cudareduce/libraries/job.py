@@ -1,4 +1,4 @@
-"""The jobs of worker processes that run libraries, and their outcomes."""
+"""Jobs of the worker processes that run libraries, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from cudareduce.timing.rounds import Timing
 from cudareduce.timing.sampling import MAX_LAUNCHES, Method
 from cudareduce.verify.verdict import Verdict
 
-#: Reasons for a library without a verdict since the time was spent.
+#: Skip reasons if --max-time was spent.
 CUT = "--max-time was spent before it was tried"
 UNVERIFIED = "--max-time was spent before it was verified"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of a timed input: rows with `more` elements than requested, starting `offset` elements
-    after an aligned address."""
+    """Layout of a timed input: rows are `more` elements longer than requested, and start `offset`
+    elements after an aligned address."""
 
     more: int = 0
     offset: int = 0
@@ -38,21 +38,21 @@ class Layout:
         return shape[0] + self.more, shape[1]
 
 
-#: The requested layout, and layouts for which code falls back to loads of single elements.
+#: The requested layout, and layouts in which vector loads are not possible.
 PLAIN, ODD = Layout(), (Layout(more=1), Layout(offset=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Verify libraries on `shapes`, then time them on the last shape in the same rounds as
-    `kernels`, which have no programs yet.
+    """Verify libraries on `shapes`, then time them on the last shape, in the same rounds as
+    `kernels`.
 
-    The last `asked` shapes were requested by the user. Each of `layouts` is timed in the same
-    rounds, with at most `most` launches per half round; `elsewhere` replaces a kernel, by its index
-    and the number of the layout, in other layouts than the first. `listings` are the modules of the
-    libraries, `left_out` the names to skip, `alone` the one library to run. Without `rounds`
-    nothing is timed. `only` is the one pattern to verify with, `deadline_s` the time left of
-    `max_time_s`. `folder` keeps compiled code; `ours` is the number of other processes of this run.
+    `listings` select the libraries; `left_out` are names to skip, `alone` is the only library to
+    run. The last `asked` shapes are those requested by the user. All `layouts` are timed in the
+    same rounds, with at most `most` launches per half round. `elsewhere` replaces kernels, by index
+    and layout, in layouts other than the first. Without `rounds` nothing is timed. `only` restricts
+    verification to one pattern. `deadline_s` is the time left of `max_time_s`. `folder` is the
+    cache of compiled code. `ours` is the number of processes of this run on the GPU.
     """
 
     spec: BackendSpec
@@ -81,7 +81,7 @@ class Job:
         return Problem(self.reduction, *layout.shape(self.shapes[-1]))
 
     def cases(self, number: int) -> list[Case]:
-        """The kernels in the layout of this number, in order."""
+        """The kernels of layout `number`, in the order of `kernels`."""
         return [
             self.elsewhere.get((index, number), case)
             for index, (case, _) in enumerate(self.kernels)
@@ -89,17 +89,17 @@ class Job:
 
     @property
     def odd(self) -> bool:
-        """True if layouts are timed against each other."""
+        """True if several layouts are compared."""
         return len(self.layouts) > 1
 
     def libraries(self) -> list[Library]:
-        """The libraries to run: the one that runs alone, or all that share a process."""
+        """The libraries to run: `alone`, or all that share a process."""
         if self.alone is not None:
             return [library for library in self._all() if library.name == self.alone]
         return [library for library in self._all() if library.context != "own"]
 
     def own(self) -> list[str]:
-        """The names of libraries that need a process of their own."""
+        """The names of the libraries that need their own process."""
         return [library.name for library in self._all() if library.context == "own"]
 
     def _all(self) -> list[Library]:
@@ -114,8 +114,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryResult:
-    """The result of one library: `called` is the exact call, `host_us` the host time of a call as
-    users make it, None if not measured; `no_graph` is why it cannot be captured in a graph."""
+    """The result of one library. `called` is the call as text, `host_us` the host time of a call
+    (None if not measured), `no_graph` why it cannot be captured in a CUDA graph."""
 
     verdict: Verdict
     called: str | None = None
@@ -126,8 +126,9 @@ class LibraryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """The result of one timing method: timings and joules per launch by the name of a library or
-    kernel, `keyed` by layout; the fastest read-only launch; and the conditions of the rounds."""
+    """The result of one timing method. `timings` and `joules` per launch are by library or kernel
+    and layout (`keyed`). `ceiling` is the fastest read-only kernel, `conditions` the GPU's state,
+    `story` the protocol of the rounds."""
 
     timings: Mapping[str, Timing] = field(default_factory=dict)
     ceiling: Timing | None = None
@@ -139,8 +140,8 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a job: results by library, `keyed` by layout; verdicts by the index of a
-    kernel and layout; passes by the label of the method."""
+    """The outcome of a job: `results` by library and layout (`keyed`), verdicts on `kernels` by
+    index and layout, `passes` by the label of the timing method."""
 
     results: Mapping[str, LibraryResult] = field(default_factory=dict)
     kernels: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
@@ -154,12 +155,12 @@ def kernel_name(plan: Plan) -> str:
 
 
 def keyed(name: str, layout: int) -> str:
-    """The key of a library or kernel in the layout of this number."""
+    """The key of a library or kernel in a layout, by its number."""
     return f"{name} {layout}" if layout else name
 
 
 def library_case(name: str, reduction: Reduction) -> Case:
-    """A library as a case: a kernel without a launch configuration."""
+    """A library call in the form of a case: a kernel without launch configuration."""
     kernel = Kernel(
         id=f"peer:{name}", path=Path(name), family="peer", text="", title=name, change="",
         scope="rows", grid="one", walk="tile", finish="none", block=0, blocks=(0,), foreign=False,
@@ -169,7 +170,7 @@ def library_case(name: str, reduction: Reduction) -> Case:
 
 @cache
 def library_plan(name: str, problem: Problem) -> Plan:
-    """The plan of a library call, cached since verdicts are cached by plan. Its summation order is
-    unknown, so the depth is n - 1."""
+    """The plan of a library call. Its depth is n - 1, the worst case, since the summation order is
+    unknown. Cached, since error bounds are cached by plan."""
     kernel = library_case(name, problem.reduction).kernel
     return Plan(kernel, problem, 0, 0, (), {}, None, max(problem.n - 1, 0))

@@ -11,7 +11,7 @@ import numpy as np
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.contract import (
     AbsentError,
-    DeviceInput,
+    CallRequest,
     Library,
     PreparedCall,
     own_type_only,
@@ -47,14 +47,14 @@ def _reduce(op: str) -> Any:
     return cuda.reduce(lambda a, b: max(a, b))
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
+def _prepare(request: CallRequest) -> PreparedCall:
     from numba import cuda
 
-    out = DeviceArray(given.out, (1,), np.dtype(given.reduction.result_dtype))
+    out = DeviceArray(request.out, (1,), np.dtype(request.reduction.result_dtype))
     return PreparedCall(partial(
-        _reduce(given.reduction.op.name), cuda.as_cuda_array(input_array(given)),
-        init=identity_array(given.reduction)[0], res=cuda.as_cuda_array(out),
-        stream=cuda.external_stream(given.stream),
+        _reduce(request.reduction.op.name), cuda.as_cuda_array(input_array(request)),
+        init=identity_array(request.reduction)[0], res=cuda.as_cuda_array(out),
+        stream=cuda.external_stream(request.stream),
     ))  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cudareduce.gpu import driver
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import CallRequest, Library, PreparedCall
 
 
 def _load() -> str:
@@ -30,24 +30,24 @@ def _gpu_array(shape: tuple[int, ...], dtype: str, address: int) -> Any:
     return driver.submodule("gpuarray").GPUArray(shape, np.dtype(dtype), gpudata=address)
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
-    reduction = given.reduction
+def _prepare(request: CallRequest) -> PreparedCall:
+    reduction = request.reduction
     kernel = _kernel(reduction.op.name, reduction.acc.storage, reduction.dtype.storage)
-    data = _gpu_array(given.shape, reduction.dtype.storage, given.address)
-    out = _gpu_array((), reduction.acc.storage, given.out)
+    data = _gpu_array(request.shape, reduction.dtype.storage, request.address)
+    out = _gpu_array((), reduction.acc.storage, request.out)
     pool = driver.submodule("tools").DeviceMemoryPool()
     return PreparedCall(
-        partial(kernel, data, stream=given.native, out=out, allocator=pool.allocate)
+        partial(kernel, data, stream=request.native, out=out, allocator=pool.allocate)
     )
 
 
-def _prepare_as_called(given: DeviceInput) -> PreparedCall:
-    reduction = given.reduction
-    data = _gpu_array(given.shape, reduction.dtype.storage, given.address)
+def _prepare_as_called(request: CallRequest) -> PreparedCall:
+    reduction = request.reduction
+    data = _gpu_array(request.shape, reduction.dtype.storage, request.address)
     function = getattr(driver.submodule("gpuarray"), reduction.op.name)
     if reduction.op.name == "sum":
         function = partial(function, dtype=np.dtype(reduction.acc.storage))
-    return PreparedCall.keeping(lambda: function(data, stream=given.native).get())
+    return PreparedCall.keeping(lambda: function(data, stream=request.native).get())
 
 
 def _called(problem: Problem) -> str:

@@ -1,4 +1,4 @@
-"""Runs libraries in worker processes, which may crash or hang without taking the run with them."""
+"""Run libraries in worker processes, so that a crash or hang of a library does not end the run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from cudareduce.budget import Deadline
 from cudareduce.errors import CudareduceError
 from cudareduce.libraries.calls import (
-    At,
     BrokenError,
+    PhaseStart,
     RoundDone,
-    not_imported,
+    import_failure,
 )
 from cudareduce.libraries.job import (
     CUT,
@@ -42,8 +42,8 @@ _CHECK_S, _GRACE_S = 0.25, 5.0
 
 
 class LibraryWorkers:
-    """Runs jobs in worker processes: one that libraries share, and one for each library that needs
-    its own. A library that has ended or blocked a worker is not tried again."""
+    """Runs jobs in worker processes: one shared by most libraries, and one for each library that
+    needs a process of its own. A library that crashed or blocked a worker is not run again."""
 
     def __init__(
         self, time_limit_s: float | None, state: type[LibraryRunner] | None = None
@@ -57,12 +57,12 @@ class LibraryWorkers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the workers, whatever they are doing."""
+        """Kill the workers."""
         self._pool.close()
 
     def outcome(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
-        """The outcome of a job: of libraries that share a process, then of each that needs its own.
-        `step` is called after each round."""
+        """Run a job: first the libraries that share a process, then each that needs its own. Calls
+        `step` after each round."""
         shared = self._run(job, deadline, step)
         results = dict(shared.results)
         for name in job.own():
@@ -70,7 +70,8 @@ class LibraryWorkers:
         return replace(shared, results=results)
 
     def _run(self, job: Job, deadline: Deadline, step: Callable[[], None]) -> Outcome:
-        """Run a job; without a library that ends its worker or breaks the device, run it again."""
+        """Run a job. If a library ends the worker or breaks the device, run it again without that
+        library."""
         lost = {lib.name: LibraryResult(verdict=self._lost[lib.name]) for lib in job.libraries()
                 if lib.name in self._lost}  # fmt: skip
         job = job.without(*self._lost)
@@ -100,10 +101,10 @@ class LibraryWorkers:
     def _outcome(
         self, worker: Worker[LibraryRunner], job: Job, deadline: Deadline, step: Callable[[], None]
     ) -> Outcome:
-        """The outcome of a job. Raises what the worker raises, and BrokenError if it ends, or does
-        not respond in time."""
+        """Run a job in a worker. Raises what the worker raises, and BrokenError if the worker ends
+        or does not respond in time."""
         worker.submit(self._state.run, job, Limit(_PREPARES_S))
-        at = At()
+        phase_start = PhaseStart()
         while True:
             for _, event in events([worker], _CHECK_S):
                 match event:
@@ -114,29 +115,32 @@ class LibraryWorkers:
                         raise error
                     case Exited(last_line=line):
                         printed = f" ({line[:160]})" if line else ""
-                        raise self._broken(worker, job, at, event.how + printed)
+                        raise self._broken(worker, job, phase_start, event.how + printed)
                     case TimedOut(limit):
                         why = "it hangs, or --time-limit is too short"
-                        reason = f"no answer after {limit.seconds:.4g} s: {why}"
-                        raise self._broken(worker, job, at, reason)
-                    case Message(At() as at):
-                        worker.set_limit(self._limit(at))
+                        reason = f"no result after {limit.seconds:.4g} s: {why}"
+                        raise self._broken(worker, job, phase_start, reason)
+                    case Message(PhaseStart() as phase_start):
+                        worker.set_limit(self._limit(phase_start))
                     case Message(RoundDone()):
                         step()
             if deadline.passed and worker.silent_s > _GRACE_S:
-                raise BrokenError(_running(worker, at), skipped("time", UNVERIFIED))
+                raise BrokenError(_running(worker, phase_start), skipped("time", UNVERIFIED))
 
-    def _limit(self, at: At) -> Limit:
-        if not at.name and not at.names:  # kernels of the package are compiled
+    def _limit(self, phase_start: PhaseStart) -> Limit:
+        if not phase_start.name and not phase_start.names:  # kernels of the package are compiled
             return Limit(_PREPARES_S)
-        return Limit(self._runs_s if at.phase == "runs" else self._prepares_s)
+        return Limit(self._runs_s if phase_start.phase == "runs" else self._prepares_s)
 
-    def _broken(self, worker: Worker[LibraryRunner], job: Job, at: At, reason: str) -> BrokenError:
-        """The error of the library that was running when the worker ended."""
-        name, verdict = _running(worker, at), Verdict("fail", reason)
+    def _broken(
+        self, worker: Worker[LibraryRunner], job: Job, phase_start: PhaseStart, reason: str
+    ) -> BrokenError:
+        """The error for the library that was running when the worker ended. The library is not run
+        again."""
+        name, verdict = _running(worker, phase_start), Verdict("fail", reason)
         for library in job.libraries():
-            if library.name == name and at.phase == "imports":
-                verdict = not_imported(library, reason)
+            if library.name == name and phase_start.phase == "imports":
+                verdict = import_failure(library, reason)
         self._lost[name] = verdict
         return BrokenError(name, verdict)
 
@@ -144,10 +148,10 @@ class LibraryWorkers:
 def _without_result(
     lost: Mapping[str, LibraryResult], libraries: Iterable[str], verdict: Verdict
 ) -> Outcome:
-    """The outcome with one verdict on all libraries that were not lost before."""
+    """The outcome if a job did not complete: `verdict` for its libraries, and those lost before."""
     return Outcome(results={**lost, **dict.fromkeys(libraries, LibraryResult(verdict=verdict))})
 
 
-def _running(worker: Worker[LibraryRunner], at: At) -> str:
-    """The name of the library that was running last; empty if none was."""
-    return at.names[worker.beat_index] if at.names else at.name
+def _running(worker: Worker[LibraryRunner], phase_start: PhaseStart) -> str:
+    """The name of the library that ran last; empty if none did."""
+    return phase_start.names[worker.beat_index] if phase_start.names else phase_start.name

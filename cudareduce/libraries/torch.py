@@ -1,4 +1,4 @@
-"""PyTorch: its own reductions, and the code that torch.compile makes of them."""
+"""PyTorch: its reductions, eager and by torch.compile."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import TYPED, AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import TYPED, AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import input_array, result_array
 
 _NAMES = {"min": "amin", "max": "amax"}
 #: The first release with external streams and with views of one type as another.
 _OLDEST = (2, 1)
-#: Sizes and types that torch.compile makes code for in one process.
+#: Limit for the number of sizes and types that torch.compile compiles in one process.
 _MAX_SIZES = 1000
 
 
 def _load() -> str:
-    """Import torch and initialize the primary context. It compiles in this process: processes of
-    its own would outlive the run."""
+    """Import torch and initialize the primary context. Inductor compiles in this process, since its
+    worker processes would outlive the run."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     import torch
 
@@ -35,19 +35,19 @@ def _load() -> str:
     return version
 
 
-def _tensors(given: DeviceInput) -> tuple[Any, Any]:
+def _tensors(request: CallRequest) -> tuple[Any, Any]:
     """Input and results as tensors, with our stream as torch's current one."""
     import torch
 
-    torch.cuda.set_stream(torch.cuda.ExternalStream(given.stream))
-    data = torch.as_tensor(input_array(given), device="cuda")
-    if given.reduction.dtype.name == "bfloat16":
+    torch.cuda.set_stream(torch.cuda.ExternalStream(request.stream))
+    data = torch.as_tensor(input_array(request), device="cuda")
+    if request.reduction.dtype.name == "bfloat16":
         data = data.view(torch.bfloat16)
-    return data, torch.as_tensor(result_array(given), device="cuda")
+    return data, torch.as_tensor(result_array(request), device="cuda")
 
 
 def _function(problem: Problem) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function and its keywords, among them the accumulator's type."""
+    """The torch function and its keyword arguments."""
     import torch
 
     name = problem.reduction.op.name
@@ -57,28 +57,28 @@ def _function(problem: Problem) -> tuple[Callable[..., Any], dict[str, Any]]:
     return getattr(torch, _NAMES.get(name, name)), words
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
-    return PreparedCall(_with_out(given, *_tensors(given)))
+def _prepare(request: CallRequest) -> PreparedCall:
+    return PreparedCall(_with_out(request, *_tensors(request)))
 
 
-def _on_cpu(given: DeviceInput) -> PreparedCall:
+def _on_cpu(request: CallRequest) -> PreparedCall:
     """The same call on tensors in host memory."""
     import torch
 
-    is_bfloat16 = given.reduction.dtype.name == "bfloat16"
-    data = torch.from_numpy(given.data.view("int16") if is_bfloat16 else given.data)
-    data = (data.view(torch.bfloat16) if is_bfloat16 else data).reshape(given.shape)
-    out = torch.empty(given.out_shape, dtype=getattr(torch, given.reduction.result_dtype))
-    return PreparedCall(_with_out(given, data, out), out.numpy)
+    is_bfloat16 = request.reduction.dtype.name == "bfloat16"
+    data = torch.from_numpy(request.data.view("int16") if is_bfloat16 else request.data)
+    data = (data.view(torch.bfloat16) if is_bfloat16 else data).reshape(request.shape)
+    out = torch.empty(request.out_shape, dtype=getattr(torch, request.reduction.result_dtype))
+    return PreparedCall(_with_out(request, data, out), out.numpy)
 
 
-def _with_out(given: DeviceInput, data: Any, out: Any) -> Launch:
+def _with_out(request: CallRequest, data: Any, out: Any) -> Launch:
     import torch
 
-    function, words = _function(given.problem)
-    if not _widens_copy(given.problem):
+    function, words = _function(request.problem)
+    if not _widens_copy(request.problem):
         return partial(function, data, **words, out=out)
-    narrow = torch.empty(given.out_shape, dtype=data.dtype, device=data.device)
+    narrow = torch.empty(request.out_shape, dtype=data.dtype, device=data.device)
 
     def run() -> None:
         function(data, **words, out=narrow)
@@ -88,7 +88,7 @@ def _with_out(given: DeviceInput, data: Any, out: Any) -> Launch:
 
 
 def _widens_copy(problem: Problem) -> bool:
-    """True if the result has a narrower type than `out` and is copied there."""
+    """True if torch's result has a narrower type than `out`, so that a copy follows."""
     reduction = problem.reduction
     return reduction.op.name in ("min", "max") and reduction.dtype != reduction.acc
 
@@ -98,7 +98,7 @@ def _compiled(problem: Problem) -> Any:
     import torch
     import torch._dynamo
 
-    # Each size is compiled again. After eight, torch would silently run it uncompiled.
+    # each size is compiled separately; after eight, torch would silently run eager
     for name in ("recompile_limit", "cache_size_limit"):
         if hasattr(torch._dynamo.config, name):
             setattr(torch._dynamo.config, name, _MAX_SIZES)
@@ -111,18 +111,18 @@ def _compiled(problem: Problem) -> Any:
     return torch.compile(reduce, dynamic=False, fullgraph=True)
 
 
-def _prepare_compiled(given: DeviceInput) -> PreparedCall:
-    return PreparedCall(partial(_compiled(given.problem), *_tensors(given)))
+def _prepare_compiled(request: CallRequest) -> PreparedCall:
+    return PreparedCall(partial(_compiled(request.problem), *_tensors(request)))
 
 
-def _prepare_as_called(given: DeviceInput) -> PreparedCall:
-    data, _ = _tensors(given)
-    function, words = _function(given.problem)
+def _prepare_as_called(request: CallRequest) -> PreparedCall:
+    data, _ = _tensors(request)
+    function, words = _function(request.problem)
     return PreparedCall.keeping(lambda: function(data, **words).tolist())
 
 
 def _call(problem: Problem) -> str:
-    """The call without its closing bracket."""
+    """The call as text, without the closing bracket."""
     name = problem.reduction.op.name
     dtype = f", dtype={problem.reduction.acc.name}" if name in TYPED else ""
     return f"torch.{_NAMES.get(name, name)}(t, dim=-1{dtype}"

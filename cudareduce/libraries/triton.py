@@ -1,4 +1,4 @@
-"""Triton: a two-stage reduction as kernel writers write it, compiled ahead of time."""
+"""Triton: a typical two-stage reduction, compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 from cudareduce.backend import Launch
 from cudareduce.launch.plan import Problem
-from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import Cubin, in_order, launcher
 
 _TYPES = {
@@ -35,8 +35,8 @@ def _compiled(
     name: str, pointers: tuple[str, ...], constants: tuple[int, ...], divisible: tuple[bool, ...],
     arch: int,
 ) -> Cubin:  # fmt: skip
-    """A kernel of triton_kernels.py with pointers to these types, specialised as the JIT does it:
-    `divisible` has an entry for each pointer and each count after them."""
+    """Compile a kernel of triton_kernels.py with pointers to these types, specialised like the JIT:
+    `divisible` says for each pointer and count whether it is a multiple of 16."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -52,88 +52,96 @@ def _compiled(
         function, dict(zip(function.arg_names, kinds, strict=True)),
         {(first + k,): value for k, value in enumerate(constants)}, attributes,
     )  # fmt: skip
-    made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": _WARPS})
-    about = made.metadata
-    if getattr(about, "global_scratch_size", 0) or getattr(about, "profile_scratch_size", 0):
+    kernel = triton.compile(
+        source, target=GPUTarget("cuda", arch, 32), options={"num_warps": _WARPS}
+    )
+    metadata = kernel.metadata
+    if getattr(metadata, "global_scratch_size", 0) or getattr(metadata, "profile_scratch_size", 0):
         raise RuntimeError("its kernel needs scratch memory, which a plain launch does not provide")
-    return Cubin(bytes(made.asm["cubin"]), about.name, 32 * about.num_warps, about.shared)
+    return Cubin(
+        bytes(kernel.asm["cubin"]), metadata.name, 32 * metadata.num_warps, metadata.shared
+    )
 
 
 def _launch(
-    given: DeviceInput, name: str, pointers: tuple[str, ...], constants: tuple[int, ...],
+    request: CallRequest, name: str, pointers: tuple[str, ...], constants: tuple[int, ...],
     programs: int, *arguments: int,
 ) -> Launch:  # fmt: skip
     divisible = tuple(value % _DIVISOR == 0 for value in arguments)
-    cubin = _compiled(name, pointers, constants, divisible, given.arch)
+    cubin = _compiled(name, pointers, constants, divisible, request.arch)
     # Two more arguments are addresses of scratch memory, which the kernel does not need.
-    return launcher(cubin, programs, [*arguments, 0, 0], given.stream)
+    return launcher(cubin, programs, [*arguments, 0, 0], request.stream)
 
 
-def _prepare(given: DeviceInput) -> PreparedCall:
-    if given.problem.rows != 1:
-        return PreparedCall(_rows(given))
-    programs = max(1, min(_PROGRAMS, -(-given.problem.n // _BLOCK)))
-    is_arg = given.reduction.op.name.startswith("arg")
-    return PreparedCall((_arg_stages if is_arg else _stages)(given, programs))
+def _prepare(request: CallRequest) -> PreparedCall:
+    if request.problem.rows != 1:
+        return PreparedCall(_rows(request))
+    programs = max(1, min(_PROGRAMS, -(-request.problem.n // _BLOCK)))
+    is_arg = request.reduction.op.name.startswith("arg")
+    return PreparedCall((_arg_stages if is_arg else _stages)(request, programs))
 
 
-def _kind(given: DeviceInput) -> int:
-    return {"min": 1, "max": 2}.get(given.reduction.op.name.removeprefix("arg"), 0)
+def _kind(request: CallRequest) -> int:
+    return {"min": 1, "max": 2}.get(request.reduction.op.name.removeprefix("arg"), 0)
 
 
-def _stages(given: DeviceInput, programs: int) -> Launch:
-    """One value per program, then the reduction of those."""
-    n, dtype, acc = given.problem.n, given.reduction.dtype.name, given.reduction.acc
-    is_mean = given.reduction.op.name == "mean"
+def _stages(request: CallRequest, programs: int) -> Launch:
+    """Two launches: one partial result per program, then their reduction."""
+    n, dtype, acc = request.problem.n, request.reduction.dtype.name, request.reduction.acc
+    is_mean = request.reduction.op.name == "mean"
 
     def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
-        constants = _kind(given), int(is_mean and last), _BLOCK
+        constants = _kind(request), int(is_mean and last), _BLOCK
         return _launch(
-            given, "stage", (dtype, acc.name), constants, count, source, target, size, n
+            request, "stage", (dtype, acc.name), constants, count, source, target, size, n
         )  # fmt: skip
 
     if programs == 1:
-        return stage(dtype, given.address, given.out, n, 1, True)
-    partials = given.allocate(programs * acc.size)
+        return stage(dtype, request.address, request.out, n, 1, True)
+    partials = request.allocate(programs * acc.size)
     return in_order(
-        stage(dtype, given.address, partials, n, programs, False),
-        stage(acc.name, partials, given.out, programs, 1, True),
+        stage(dtype, request.address, partials, n, programs, False),
+        stage(acc.name, partials, request.out, programs, 1, True),
     )
 
 
-def _arg_stages(given: DeviceInput, programs: int) -> Launch:
-    """One extremum per program with its index, then the index of the first extremum of those."""
-    dtype, acc = given.reduction.dtype.name, given.reduction.acc
-    values, indices = given.allocate(programs * acc.size), given.allocate(programs * 8)
+def _arg_stages(request: CallRequest, programs: int) -> Launch:
+    """Two launches: the extremum and its index per program, then the index of the first
+    extremum."""
+    dtype, acc = request.reduction.dtype.name, request.reduction.acc
+    values, indices = request.allocate(programs * acc.size), request.allocate(programs * 8)
 
     def stage(dtype: str, source: int, target: int, size: int, count: int, last: bool) -> Launch:
-        pointers, constants = (dtype, "int64", acc.name, "int64"), (_kind(given), int(last), _BLOCK)
+        pointers, constants = (
+            (dtype, "int64", acc.name, "int64"),
+            (_kind(request), int(last), _BLOCK),
+        )
         return _launch(
-            given, "arg_stage", pointers, constants, count, source, indices, values, target, size
+            request, "arg_stage", pointers, constants, count, source, indices, values, target, size
         )  # fmt: skip
 
     return in_order(
-        stage(dtype, given.address, indices, given.problem.n, programs, False),
-        stage(acc.name, values, given.out, programs, 1, True),
+        stage(dtype, request.address, indices, request.problem.n, programs, False),
+        stage(acc.name, values, request.out, programs, 1, True),
     )
 
 
-def _rows(given: DeviceInput) -> Launch:
-    """Several short rows per program, or one long row in steps."""
-    problem, dtype, acc = given.problem, given.reduction.dtype.name, given.reduction.acc.name
+def _rows(request: CallRequest) -> Launch:
+    """One launch: several short rows per program, or one long row."""
+    problem, dtype, acc = request.problem, request.reduction.dtype.name, request.reduction.acc.name
     width = min(_BLOCK, 1 << (problem.n - 1).bit_length())
     height = _BLOCK // width
     programs = -(-problem.rows // height)
     counts = problem.n, problem.rows
-    if given.reduction.op.name.startswith("arg"):
+    if request.reduction.op.name.startswith("arg"):
         return _launch(
-            given, "arg_rows", (dtype, acc, "int64"), (_kind(given), height, width), programs,
-            given.address, given.out, given.out, *counts,
+            request, "arg_rows", (dtype, acc, "int64"), (_kind(request), height, width), programs,
+            request.address, request.out, request.out, *counts,
         )  # fmt: skip
-    is_mean = int(given.reduction.op.name == "mean")
+    is_mean = int(request.reduction.op.name == "mean")
     return _launch(
-        given, "rows", (dtype, acc), (_kind(given), is_mean, height, width), programs,
-        given.address, given.out, *counts,
+        request, "rows", (dtype, acc), (_kind(request), is_mean, height, width), programs,
+        request.address, request.out, *counts,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def fold(held, axis: tl.constexpr, kind: tl.constexpr):  # type: ignore[no-untyp
 
 @triton.jit  # type: ignore[untyped-decorator]
 def is_better(new, held, kind: tl.constexpr):  # type: ignore[no-untyped-def]
-    """True for smaller elements of a minimum, larger ones of a maximum."""
+    """True where `new` is smaller for a minimum, or larger for a maximum."""
     return (new < held) if kind == 1 else (new > held)
 
 
@@ -44,7 +44,8 @@ def is_better(new, held, kind: tl.constexpr):  # type: ignore[no-untyped-def]
 def stage(  # type: ignore[no-untyped-def]
     x, out, n, count, kind: tl.constexpr, mean: tl.constexpr, block: tl.constexpr
 ):
-    """One value per program, of the elements at its stride; a mean is divided by `count`."""
+    """Stores one partial result per program, of a grid-stride loop. `mean` divides it by
+    `count`."""
     program = tl.program_id(0).to(tl.int64)
     stride = tl.num_programs(0).to(tl.int64) * block
     lanes = program * block + tl.arange(0, block)
@@ -67,7 +68,7 @@ def rows(  # type: ignore[no-untyped-def]
     x, out, n, count, kind: tl.constexpr, mean: tl.constexpr,
     height: tl.constexpr, width: tl.constexpr,
 ):  # fmt: skip
-    """One value per row of `n` elements, `height` rows per program, `width` elements at a time."""
+    """Stores one result per row of `n` elements: `height` rows per program, in steps of `width`."""
     row = tl.program_id(0).to(tl.int64) * height + tl.arange(0, height)
     line = (row * n)[:, None]
     there = (row < count)[:, None]
@@ -90,7 +91,7 @@ def rows(  # type: ignore[no-untyped-def]
 def arg_rows(  # type: ignore[no-untyped-def]
     x, like, out, n, count, kind: tl.constexpr, height: tl.constexpr, width: tl.constexpr
 ):
-    """The index of the first extremum of each row; `like` has the type of comparisons."""
+    """Stores the index of the first extremum of each row. Compares in the type of `like`."""
     row = tl.program_id(0).to(tl.int64) * height + tl.arange(0, height)
     line = (row * n)[:, None]
     there = (row < count)[:, None]
@@ -114,8 +115,8 @@ def arg_rows(  # type: ignore[no-untyped-def]
 def arg_stage(  # type: ignore[no-untyped-def]
     x, where, values, indices, n, kind: tl.constexpr, last: tl.constexpr, block: tl.constexpr
 ):
-    """The first extremum per program and its index. The last stage reads the indices of partial
-    results from `where`, and all of them fit one block."""
+    """Stores the first extremum per program and its index. The last stage is one block; it reads
+    the indices of partial results from `where`."""
     program = tl.program_id(0).to(tl.int64)
     stride = tl.num_programs(0).to(tl.int64) * block
     lanes = program * block + tl.arange(0, block)

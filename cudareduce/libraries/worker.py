@@ -1,7 +1,7 @@
-"""In a worker process: imports and verifies libraries, and times them in the rounds of kernels.
+"""The part of a worker process: import and verify libraries, and time them with kernels.
 
-All share the primary context of one process, which stays the same, since libraries require it.
-Small inputs move to another address for each half round, as in fresh contexts.
+All libraries share the primary context of one process, since most cannot change their context.
+Instead of a fresh context, each half round gets small inputs at another address.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from cudareduce.libraries.calls import (
     Memory,
     Reporter,
     Runtimes,
-    absent,
-    faulty,
-    line,
-    memory,
+    error_line,
+    error_verdict,
+    import_verdict,
+    open_memory,
     runtimes,
     verdict_on,
 )
-from cudareduce.libraries.contract import DeviceInput, Library, as_results
+from cudareduce.libraries.contract import CallRequest, Library, as_results
 from cudareduce.libraries.job import (
     CUT,
     PLAIN,
@@ -76,30 +76,31 @@ from cudareduce.verify.verdict import (
 from cudareduce.workers import Parent
 
 _NO_LIBRARY = "no library could be timed, so no kernel was timed with them"
-#: Patterns without NaN, infinities and signed zeros, whose results differ between libraries.
+#: Patterns without NaN, infinities and signed zeros, for which libraries have different results.
 _ORDINARY = ("exact", "random", "positive", "rising", "falling", "one-sided", "extremum", "tie",
              "spread", "factors", "lowest", "highest")  # fmt: skip
-#: Tile at whose edges extrema are placed: those of libraries are unknown.
+#: Tile size for patterns with extrema at tile edges, since the tiles of libraries are unknown.
 _TILE = 4096
 _LONGEST_VERSION = 40
 _POISONS = (0xFF, 0x01)
 _READER, _FLOOR = "reader ", "floor"
-#: Inputs up to this size move to another address for each half round, by so many bytes.
+#: Inputs up to this size move to another address for each half round: by a random multiple, below
+#: `_STEPS`, of `_STEP_BYTES`.
 _MOVED_BYTES = 2**28
 _STEPS, _STEP_BYTES = 2048, 512
-#: Calls that are not counted, and calls that are, for host times.
+#: Warm-up calls and timed calls for host times.
 _WARM_CALLS, _CALLS = 3, 30
 
 
 class LibraryRunner:
-    """Does jobs, and keeps the backend, inputs, and the libraries that are loaded."""
+    """Runs jobs. Backend, inputs and loaded libraries stay open between jobs."""
 
     def __init__(self, parent: Parent) -> None:
         self.reporter, self.inputs, self.runtimes = Reporter(parent), Inputs(), Runtimes()
         self._opened: tuple[TimedBackend, DeviceTimer] | None = None
 
     def run(self, job: Job) -> Outcome:
-        """The outcome of a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
+        """Run a job. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
         deadline = Deadline(job.deadline_s)
         if job.alone is not None:
             libraries = job.libraries()
@@ -140,9 +141,9 @@ class LibraryRunner:
             library.name
         ]
         problems = [Problem(job.reduction, *shape) for shape in job.shapes[-job.asked :]]
-        taken = [problem for problem in problems if not library.why_not(problem)]
+        supported = [problem for problem in problems if not library.why_not(problem)]
         seeds = ("random", job.seed), (job.pattern, job.seed + 1)
-        for problem, (pattern, seed) in product(taken, seeds):
+        for problem, (pattern, seed) in product(supported, seeds):
             if result.verdict.outcome != "pass":
                 break
             if deadline.passed:
@@ -152,7 +153,7 @@ class LibraryRunner:
                 data = TimedData(pattern, job.reduction, problem.n, problem.rows, seed, [plan])
                 verdict, host_us = self._call_own(library, problem, data, job.folder)
             except Exception as error:
-                return replace(result, verdict=faulty(library, error))
+                return replace(result, verdict=error_verdict(library, error))
             verdict = worse(result.verdict, verdict)
             result = replace(result, verdict=verdict, host_us=host_us if job.rounds else None)
         return result
@@ -160,10 +161,10 @@ class LibraryRunner:
     def _call_own(
         self, library: Library, problem: Problem, data: TimedData, folder: str
     ) -> tuple[Verdict, float]:
-        """A verdict on the results of one input, and of its variant if the library can replace its
-        input; and the median host time of a call in microseconds."""
-        self.reporter.at(library.name, "prepares")
-        call = library.prepare(DeviceInput(problem=problem, data=data.elements, folder=folder))
+        """The verdict on one input (and on its variant if the library can replace its input), and
+        the median host time of a call in us."""
+        self.reporter.begin(library.name, "prepares")
+        call = library.prepare(CallRequest(problem=problem, data=data.elements, folder=folder))
         assert call.fetch is not None
         times_us = []
         for k in range(_WARM_CALLS + _CALLS):
@@ -172,15 +173,15 @@ class LibraryRunner:
             if k >= _WARM_CALLS:
                 times_us.append(1e6 * (perf_counter() - start_s))
             else:
-                self.reporter.at(library.name)
+                self.reporter.begin(library.name)
         verdict, plan = RIGHT, library_plan(library.name, problem)
         for number in (0, 1) if call.refill else (0,):
             if call.refill and number:
                 data.place(number)
                 call.refill()
                 call.run()
-            answers = as_results(problem, call.fetch())
-            verdict = worse(verdict, data.judged(plan, answers, number) or RIGHT)
+            results = as_results(problem, call.fetch())
+            verdict = worse(verdict, data.judged(plan, results, number) or RIGHT)
         return verdict, median(times_us)
 
 
@@ -188,11 +189,11 @@ def import_libraries(
     libraries: Sequence[Library], problem: Problem, reporter: Reporter, runtimes: Runtimes,
     deadline: Deadline | None = None,
 ) -> dict[str, LibraryResult]:  # fmt: skip
-    """Import every library: a verdict on each that is not installed, does not support the problem,
-    or is left when the deadline has passed."""
+    """Import every library. Its result is a skip if it is not installed, does not support the
+    problem, or was not tried before the deadline."""
     results = {}
     for library in libraries:
-        reporter.at(library.name, "imports")
+        reporter.begin(library.name, "imports")
         reason = library.why_not(problem)
         if reason:
             results[library.name] = LibraryResult(verdict=skipped("unfit", reason))
@@ -205,16 +206,16 @@ def import_libraries(
             version = " ".join(str(library.load() or "").split())[:_LONGEST_VERSION]
             results[library.name] = replace(result, version=version or None)
         except Exception as error:
-            results[library.name] = replace(result, verdict=absent(library, error))
+            results[library.name] = replace(result, verdict=import_verdict(library, error))
         runtimes.after(library)
-    reporter.at("")
+    reporter.begin("")
     return results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutInput:
-    """The input of one layout by its `number`, with the plans and programs of kernels by index, and
-    the libraries to time."""
+    """The input of layout `number`, with the plans and programs of kernels by index, and the
+    libraries to time."""
 
     number: int
     layout: Layout
@@ -227,11 +228,11 @@ class LayoutInput:
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """A prepared call with its input: of a library, or of the kernel with this index."""
+    """A prepared call and its input. `kernel` is the index of a kernel, None for a library."""
 
     call: LibraryCall | Bound
     layout: int
-    given: TimedInput
+    source: TimedInput
     kernel: int | None = None
 
     @property
@@ -241,33 +242,36 @@ class TimedCall:
         return keyed(kernel_name(self.call.plan), self.layout)
 
     def verdict(self) -> Verdict | None:
-        """The verdict on its results; None if the input cannot decide."""
-        data, number = self.given.data, self.given.number
+        """The verdict on the results of the last launch; None if the input cannot decide."""
+        data, number = self.source.data, self.source.number
         return data.judged(self.call.plan, self.call.results(), number)
 
 
 def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Plan], dict[int, str]]:
-    """Plans of the kernels that support a layout, by index, and why the others do not."""
+    """Plans of the kernels that support layout `number`, and refusals of the others, by index."""
     if not number:
         return {index: plan for index, (_, plan) in enumerate(job.kernels)}, {}
     shape = job.layouts[number].shape(job.shapes[-1])
     plans: dict[int, Plan] = {}
     refusals: dict[int, str] = {}
     for index, case in enumerate(job.cases(number)):
-        made, refused = planned(case, [shape], limits)
+        supported, refused = planned(case, [shape], limits)
         if job.layouts[number].offset and case.asks.aligned:
             refusals[index] = f"is right if {ALIGNED}"
-        elif shape in made:
-            plans[index] = made[shape]
+        elif shape in supported:
+            plans[index] = supported[shape]
         else:
             refusals[index] = refused[shape]
     return plans, refusals
 
 
 class JobRun:
-    """Verifies the libraries of a job, then times those that were right, with the kernels of the
-    job, on one fresh input. `results` has a verdict on each library by name and layout, `kernels`
-    on each kernel by index and layout; timing may change both."""
+    """Verifies the libraries of a job, then times the correct ones and the job's kernels on one new
+    input.
+
+    `results` holds the result of each library by name and layout, `kernels` the verdict on each
+    kernel by index and layout. Wrong results of timed launches change both.
+    """
 
     def __init__(
         self, worker: LibraryRunner, job: Job, backend: TimedBackend, timer: DeviceTimer,
@@ -288,8 +292,8 @@ class JobRun:
         return self.results[name].verdict.outcome == "pass"
 
     def verify_all(self) -> None:
-        """Verify every library in every layout. If there are several layouts, an earlier job has
-        verified the first. Raises BrokenError, and OutOfMemory if an input does not fit."""
+        """Verify every library in every layout; of several layouts not the first, which an earlier
+        job has verified. Raises BrokenError, and OutOfMemory if an input does not fit."""
         job = self._job
         if not job.odd:
             self._verify_layout(0, PLAIN)
@@ -321,8 +325,8 @@ class JobRun:
         shapes = [layout.shape(shape) for shape in job.shapes]
         for shape in dict.fromkeys(shapes):
             for pattern in _patterns(job, shape):
-                given = Input(pattern, *shape, job.seed, layout.offset)
-                for library, verdict in self._verify(right(), given):
+                test_input = Input(pattern, *shape, job.seed, layout.offset)
+                for library, verdict in self._verify(right(), test_input):
                     if verdict is not None:
                         decided.add((library.name, shape))
                         set_verdict(library, worse(results[library.name].verdict, verdict))
@@ -335,30 +339,30 @@ class JobRun:
         self.results |= {keyed(name, number): result for name, result in results.items()}
 
     def _verify(
-        self, libraries: Sequence[Library], given: Input
+        self, libraries: Sequence[Library], test_input: Input
     ) -> list[tuple[Library, Verdict | None]]:
-        """Verdicts on one input of the libraries that support its shape; None if undecided."""
+        """The verdicts on one input of the libraries that support its shape; None is undecided."""
         reduction, backend = self._job.reduction, self._backend
-        problem = Problem(reduction, given.n, given.rows)
+        problem = Problem(reduction, test_input.n, test_input.rows)
         taking = [library for library in libraries if library.why_not(problem) is None]
         if not taking or self._deadline.passed:
             return [(library, skipped("time", UNVERIFIED)) for library in taking]
-        (elements, *_), ref = self._worker.inputs.of(given, reduction)
+        (elements, *_), ref = self._worker.inputs.of(test_input, reduction)
         data = TimedData(
-            given.pattern, reduction, given.n, given.rows, given.seed,
+            test_input.pattern, reduction, test_input.n, test_input.rows, test_input.seed,
             [library_plan(library.name, problem) for library in taking], elements,
         )  # fmt: skip
-        timed = TimedInput(backend, self._timer, data, given.offset * reduction.dtype.size)
+        timed = TimedInput(backend, self._timer, data, test_input.offset * reduction.dtype.size)
         verdicts: list[tuple[Library, Verdict | None]] = []
         try:
             for library in taking:
                 if self._deadline.passed:
                     verdicts.append((library, skipped("time", UNVERIFIED)))
                     continue
-                with memory(backend) as held:
-                    verdict = self._verdict(library, problem, given, timed, ref, held)
+                with open_memory(backend) as memory:
+                    verdict = self._verdict(library, problem, test_input, timed, ref, memory)
                 if not timed.restored():
-                    verdict = Verdict("fail", f"{given}: {WROTE_INPUT}")
+                    verdict = Verdict("fail", f"{test_input}: {WROTE_INPUT}")
                 verdicts.append((library, verdict))
         finally:
             timed.release()
@@ -366,40 +370,40 @@ class JobRun:
         return verdicts
 
     def _verdict(
-        self, library: Library, problem: Problem, given: Input, timed: TimedInput, ref: Reference,
-        held: Memory,
+        self, library: Library, problem: Problem, test_input: Input, timed: TimedInput,
+        ref: Reference, memory: Memory,
     ) -> Verdict | None:  # fmt: skip
-        """The verdict on one library, from memory with different old content. Its first call has
-        the variant of the input, so that a cached result is detected."""
+        """The verdict on one library, called once per poison of its results. A first call with the
+        variant of the input exposes a library that returns a cached result."""
         verdict: Verdict | None = None
-        self._reporter.at(library.name, "prepares")
+        self._reporter.begin(library.name, "prepares")
         try:
             elements, buffer = timed.data.elements, timed.buffer
-            call = held.prepare(library, problem, elements, buffer, self._job.folder)
+            call = memory.prepare(library, problem, elements, buffer, self._job.folder)
             timed.turn_to(1)
             call.run()  # it may compile at its first call
             call.results()
             timed.turn_to(0)
-            self._reporter.at(library.name)
+            self._reporter.begin(library.name)
             for poison in _POISONS:
                 call.poison(poison)
                 call.run()
-                found = judge(call.plan, call.results(), ref, given.pattern)
+                new = judge(call.plan, call.results(), ref, test_input.pattern)
                 damage = call.damage()
                 if damage:
-                    found = Verdict("fail", damage)
-                if found is not None:
-                    verdict = worse(verdict or RIGHT, found)
+                    new = Verdict("fail", damage)
+                if new is not None:
+                    verdict = worse(verdict or RIGHT, new)
         except Exception as error:
             verdict = verdict_on(library, error, self._backend)
         if verdict is None:
             return None
         if verdict.outcome == "fail":
-            verdict = replace(verdict, reason=f"{given}: {verdict.reason}")
-        return replace(verdict, effort=given.effort + Effort(launches=1 + len(_POISONS)))
+            verdict = replace(verdict, reason=f"{test_input}: {verdict.reason}")
+        return replace(verdict, effort=test_input.effort + Effort(launches=1 + len(_POISONS)))
 
     def _layout_inputs(self) -> list[LayoutInput]:
-        """The inputs by layout. Layouts of one size share their data."""
+        """The input of each layout. Layouts of the same size share their data."""
         job, limits = self._job, self._backend.limits()
         data: dict[Problem, TimedData] = {}
         inputs = []
@@ -423,17 +427,17 @@ class JobRun:
         return inputs
 
     def passes(self) -> dict[str, Pass]:
-        """A pass by each method; then unfinished work, distinct results and host times. Raises
-        BrokenError, OutOfMemory and EnvironmentProblem."""
+        """Time by each method, then check for unfinished work, count distinct results, and measure
+        energy and host times. Raises BrokenError, OutOfMemory and EnvironmentProblem."""
         methods, deadline = self._job.methods, self._deadline
-        self._reporter.at("", "prepares")
+        self._reporter.begin("", "prepares")
         self._inputs = self._layout_inputs()
         self.kernels = {
-            (index, given.number): RIGHT for given in self._inputs for index in given.plans
+            (index, inputs.number): RIGHT for inputs in self._inputs for index in inputs.plans
         }
         passes: dict[str, Pass] = {}
         with ExitStack() as stack:
-            if max(given.data.elements.nbytes for given in self._inputs) > _MOVED_BYTES:
+            if max(inputs.data.elements.nbytes for inputs in self._inputs) > _MOVED_BYTES:
                 self._kept = stack.enter_context(self._context())
             if any(method.graph for method in methods):
                 self._capture()
@@ -444,8 +448,8 @@ class JobRun:
                     timings = (pair for one in passes.values() for pair in one.timings.items())
                     costs = {name: timing.median_us for name, timing in timings}
                     if self._job.energy:
-                        found = self._joules(costs, context)
-                        passes = {k: replace(one, joules=found) for k, one in passes.items()}
+                        energy = self._joules(costs, context)
+                        passes = {k: replace(one, joules=energy) for k, one in passes.items()}
                     self._repeat(costs)
                     for library in self._job.libraries():
                         is_timed = library.host_only and self.is_right(library.name)
@@ -455,62 +459,62 @@ class JobRun:
 
     @contextmanager
     def _context(self, keep_cache: bool = False) -> Iterator[Context]:
-        """A timing context: the kept one, or one with input, results and workspaces at new
-        addresses."""
+        """A timing context. Small inputs get a new one, with input, results and workspaces at new
+        addresses; large ones share one."""
         if self._kept is not None:
             yield self._kept
             return
         backend, timer = self._backend, self._timer
-        with memory(backend) as held, ExitStack() as stack:
-            held.keep(backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS)))
+        with open_memory(backend) as memory, ExitStack() as stack:
+            memory.keep(backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS)))
             launches: dict[str, Launch] = {_FLOOR: lambda: None}
             self._calls = {}
             for layout in self._inputs:
                 number = layout.number
                 offset = layout.layout.offset * self._job.reduction.dtype.size
-                given = TimedInput(backend, timer, layout.data, offset)
-                stack.callback(given.release)
+                source = TimedInput(backend, timer, layout.data, offset)
+                stack.callback(source.release)
                 if not number:
-                    self._first = given
-                    readers = timer.readers(given.buffer)
+                    self._first = source
+                    readers = timer.readers(source.buffer)
                     launches |= {_READER + name: run for name, run in readers.items()}
                 for index, plan in layout.plans.items():
-                    kernel = Bound(backend, plan, layout.programs[index], given.buffer)
+                    kernel = Bound(backend, plan, layout.programs[index], source.buffer)
                     stack.callback(kernel.release)
                     key = keyed(f"kernel {index}", number)
-                    self._calls[key] = TimedCall(kernel, number, given, index)
+                    self._calls[key] = TimedCall(kernel, number, source, index)
                 for library in layout.libraries:
-                    call = self._prepared(library, layout, held, given)
-                    self._calls[keyed(library.name, number)] = TimedCall(call, number, given)
+                    call = self._prepared(library, layout, memory, source)
+                    self._calls[keyed(library.name, number)] = TimedCall(call, number, source)
             launches |= {key: timed.call.run for key, timed in self._calls.items()}
             _ = timer.flush  # allocates
-            launches = {key: self._reported(key, run) for key, run in launches.items()}
+            launches = {key: self._with_heartbeat(key, run) for key, run in launches.items()}
             others = OwnBuffers({key: timed.call for key, timed in self._calls.items()}, timer)
             self._monitors = {
                 key: ResultMonitor(
-                    key, timed.call, timed.given, others, timer, keep_cache=keep_cache
+                    key, timed.call, timed.source, others, timer, keep_cache=keep_cache
                 )
                 for key, timed in self._calls.items()
             }
-            self._reporter.times()
+            self._reporter.begin_timing()
             yield Context(timer, launches, self._monitors)
             backend.finish()
             timer.release()
 
-    def _reported(self, key: str, run: Launch) -> Launch:
+    def _with_heartbeat(self, key: str, run: Launch) -> Launch:
         call = self._calls[key].call if key in self._calls else None
         name = call.library.name if isinstance(call, LibraryCall) else key
-        return self._reporter.reported(name, run)
+        return self._reporter.with_heartbeat(name, run)
 
     def _prepared(
-        self, library: Library, layout: LayoutInput, held: Memory, given: TimedInput
+        self, library: Library, layout: LayoutInput, memory: Memory, source: TimedInput
     ) -> LibraryCall:
-        """A library call. Raises BrokenError if it cannot be prepared any more, so that the rounds
-        start again without it."""
-        self._reporter.at(library.name, "prepares")
+        """Prepare and warm up a library call. Raises BrokenError if this fails, so that the job
+        starts again without the library."""
+        self._reporter.begin(library.name, "prepares")
         try:
             elements, folder = layout.data.elements, self._job.folder
-            call = held.prepare(library, layout.problem, elements, given.buffer, folder)
+            call = memory.prepare(library, layout.problem, elements, source.buffer, folder)
             call.run()  # it may compile at its first call
             self._backend.synchronize()
         except Exception as error:
@@ -524,7 +528,7 @@ class JobRun:
 
         @contextmanager
         def judged() -> Iterator[Context]:
-            """A context for half a round, after which its results are judged."""
+            """A context for half a round. Adds the verdicts on its launches at the end."""
             with self._context(keep_cache=not method.cold) as context:
                 names.update((key, timed.name) for key, timed in self._calls.items())
                 left = self._no_graph if method.graph else set[str]()
@@ -564,9 +568,9 @@ class JobRun:
         )  # fmt: skip
 
     def _attributed(self, error: Exception) -> Exception:
-        """The error, attributed to the library of the last launch if there is one."""
+        """The error as BrokenError of the library that was launched last, if there is one."""
         last = self._reporter.last
-        for library in (library for given in self._inputs for library in given.libraries):
+        for library in (library for inputs in self._inputs for library in inputs.libraries):
             if library.name == last:
                 return BrokenError(last, verdict_on(library, error, self._backend))
         return error
@@ -582,15 +586,15 @@ class JobRun:
         self.results[timed.name] = replace(result, verdict=worse(result.verdict, new))
 
     def _capture(self) -> None:
-        """Find the libraries that cannot be captured in a CUDA graph: the replay must give the
-        right result. Raises BrokenError if the device is unusable after one."""
+        """Find the libraries that cannot be captured in a CUDA graph: those whose capture fails, or
+        whose replay has a wrong result. Raises BrokenError if the device is unusable afterwards."""
         with self._context() as context:
             for key, timed in self._calls.items():
                 call, reason = timed.call, None
                 if not isinstance(call, LibraryCall):
                     continue
-                self._reporter.at(call.library.name, "prepares")
-                timed.given.restored()  # preparing another call may have changed it
+                self._reporter.begin(call.library.name, "prepares")
+                timed.source.restored()  # preparing another call may have changed it
                 try:
                     replay = context.timer.captured(call.run, 1)
                     call.poison()
@@ -602,51 +606,51 @@ class JobRun:
                     verdict_on(call.library, error, self._backend)
                     inner = error.__context__  # the error of the call, not of the empty capture
                     cause = inner if isinstance(inner, Exception) else error
-                    reason = f"cannot be captured in a graph ({line(cause)})"
+                    reason = f"cannot be captured in a graph ({error_line(cause)})"
                 if reason:
                     self._no_graph.add(key)
                     self.results[timed.name] = replace(self.results[timed.name], no_graph=reason)
 
     def _joules(self, costs: Mapping[str, float], context: Context) -> dict[str, float]:
-        found: dict[str, float] = {}
+        energy: dict[str, float] = {}
         for key, timed in self._calls.items():
             if timed.name in costs and not self._deadline.passed:
                 run, counter = context.entrants[key], self._monitor.energy_j
-                self._reporter.at(timed.name if timed.kernel is None else "")
+                self._reporter.begin(timed.name if timed.kernel is None else "")
                 spent = joules(self._timer, run, costs[timed.name], counter)
-                found |= {} if spent is None else {timed.name: spent}
-        return found
+                energy |= {} if spent is None else {timed.name: spent}
+        return energy
 
     def _repeat(self, costs: Mapping[str, float]) -> None:
         """Check for unfinished work, and count the distinct results of repeated launches."""
         for timed in self._calls.values():
-            call, name, given = timed.call, timed.name, timed.given
+            call, name, source = timed.call, timed.name, timed.source
             if not isinstance(call, LibraryCall) or name not in costs or self._deadline.passed:
                 continue
-            self._reporter.at(name)
-            given.restored()
+            self._reporter.begin(name)
+            source.restored()
             wrong = late_work(self._timer, call.run, costs.get(name, inf))
             if wrong:
                 self._add_verdict(timed, Verdict("fail", wrong))
-            distinct, launches = distinct_answers(call, costs[name], given)
+            distinct, launches = distinct_answers(call, costs[name], source)
             self._add_verdict(timed, replace(RIGHT, distinct=distinct, launches=launches))
-            if not given.restored():
+            if not source.restored():
                 self._add_verdict(timed, Verdict("fail", WROTE_INPUT))
 
     def _time_host(self, library: Library) -> None:
-        """Verify calls with alternating inputs, and measure the median host time of a call after a
-        cache flush. Raises BrokenError."""
-        self._reporter.at(library.name, "prepares")
-        backend, layout, given = self._backend, self._inputs[0], self._first
+        """Measure the median host time of a call after a cache flush, with alternating inputs, and
+        verify each result. Raises BrokenError."""
+        self._reporter.begin(library.name, "prepares")
+        backend, layout, source = self._backend, self._inputs[0], self._first
         verdict, times_us = RIGHT, list[float]()
-        given.restored()  # an earlier call may have changed it
-        with memory(backend) as held:
+        source.restored()  # an earlier call may have changed it
+        with open_memory(backend) as memory:
             try:
                 elements, folder = layout.data.elements, self._job.folder
-                call = held.prepare(library, layout.problem, elements, given.buffer, folder)
-                timed = TimedCall(call, 0, given)
+                call = memory.prepare(library, layout.problem, elements, source.buffer, folder)
+                timed = TimedCall(call, 0, source)
                 for k in range(_WARM_CALLS + _CALLS):
-                    given.turn_to(1 - k % 2)
+                    source.turn_to(1 - k % 2)
                     self._timer.flush()
                     backend.synchronize()
                     start_us = backend.host_us()
@@ -656,7 +660,7 @@ class JobRun:
                     verdict = worse(verdict, timed.verdict() or RIGHT)
             except Exception as error:
                 verdict = verdict_on(library, error, backend)
-        if not given.restored():
+        if not source.restored():
             verdict = Verdict("fail", WROTE_INPUT)
         result = self.results[library.name]
         self.results[library.name] = replace(
@@ -666,7 +670,7 @@ class JobRun:
 
 
 def _patterns(job: Job, shape: Shape) -> list[str]:
-    """The patterns for a shape; for large inputs and other layouts only the first."""
+    """The patterns to verify a shape with; only the first for large inputs and further layouts."""
     if job.only:
         return [job.only]
     n, rows = shape

@@ -22,8 +22,8 @@ from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.launch.tree import Forest, Tree
-from cudareduce.libraries.calls import memory
-from cudareduce.libraries.contract import DeviceInput, Library, as_results
+from cudareduce.libraries.calls import open_memory
+from cudareduce.libraries.contract import CallRequest, Library, as_results
 from cudareduce.libraries.job import library_plan
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers, digits, stored
@@ -205,7 +205,7 @@ def peer_call(
     library raises."""
     given = backend.upload(data)
     try:
-        with memory(backend) as allocated:
+        with open_memory(backend) as allocated:
             call = allocated.prepare(peer, problem, data, given, folder)
 
             def answer() -> float:
@@ -221,7 +221,7 @@ def peer_call(
 def own_call(peer: Library, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
     """A library call on the library's own streams, with input in host memory that is copied again
     for each call."""
-    given = DeviceInput(problem=problem, data=data.copy(), folder=folder)
+    given = CallRequest(problem=problem, data=data.copy(), folder=folder)
     ready = peer.prepare(given)
 
     def write(place: int, elements: Array) -> None:

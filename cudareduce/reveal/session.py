@@ -15,7 +15,7 @@ from cudareduce.backends import BackendSpec, choose_backend, open_backend
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import BuildError, EnvironmentProblem, KernelFault, OutOfMemory, UsageError
 from cudareduce.launch.case import build
-from cudareduce.libraries.calls import Reporter, Runtimes, faulty, not_imported
+from cudareduce.libraries.calls import Reporter, Runtimes, error_verdict, import_failure
 from cudareduce.libraries.worker import import_libraries
 from cudareduce.progress import phase, say
 from cudareduce.reveal.calls import (
@@ -87,10 +87,10 @@ class Revealer:
         call, backend = job.call, self._backend(job)
         nothing = ProbeResult(outcome="skip")
         try:
-            with kernel_call(backend, call.case, call.plan) as made:
+            with kernel_call(backend, call.case, call.plan) as opened:
                 self._parent.send(Phase("runs"))
-                made.answer()
-                return self._examined(job, made)
+                opened.answer()
+                return self._examined(job, opened)
         except KernelFault as fault:
             return replace(nothing, outcome="wrong", reason=str(fault), fault=True)
         except BuildError as error:
@@ -107,12 +107,14 @@ class Revealer:
             return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
         self._parent.send(Phase("prepares"))
         try:
-            with self._peer_call(job, call) as made:
-                made.answer()  # a library may compile at its first call
+            with self._peer_call(job, call) as opened:
+                opened.answer()  # a library may compile at its first call
                 self._parent.send(Phase("runs"))
-                found = replace(self._examined(job, made), called=here.called, version=here.version)
+                found = replace(
+                    self._examined(job, opened), called=here.called, version=here.version
+                )
         except Exception as error:
-            verdict = faulty(peer, error)
+            verdict = error_verdict(peer, error)
             outcome: Outcome = "wrong" if verdict.outcome == "fail" else "skip"
             return replace(
                 found, outcome=outcome, reason=verdict.reason, cause=verdict.cause, fault=True
@@ -129,8 +131,8 @@ class Revealer:
         assert timed is not None  # the command has checked that before it named a library
         return peer_call(timed, call.peer, problem, data, job.folder)
 
-    def _examined(self, job: Job, made: Call) -> ProbeResult:
-        return Examination(made, job.call.problem, job.limit_s, self._parent.beat).found()
+    def _examined(self, job: Job, opened: Call) -> ProbeResult:
+        return Examination(opened, job.call.problem, job.limit_s, self._parent.beat).found()
 
 
 #: Seconds without a heartbeat: while something is compiled, and beyond a limit in seconds.
@@ -192,7 +194,7 @@ def _crashed(job: Job, phase: Phase, event: Exited) -> ProbeResult:
     last_line = f" ({resolve_locations(event.last_line)})" if event.last_line else ""
     how = _NO_ANSWER if event.code is None else event.how + last_line
     if phase.name == "imports" and isinstance(job.call, PeerCall):
-        verdict = not_imported(job.call.peer, how)
+        verdict = import_failure(job.call.peer, how)
         return ProbeResult(outcome="skip", reason=verdict.reason, cause=verdict.cause)
     return ProbeResult(outcome="wrong", reason=how)
 

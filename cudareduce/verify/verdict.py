@@ -89,7 +89,7 @@ def is_outside_shared(reason: str) -> bool:
 
 
 #: Beginning of the reason for a kernel that does not end.
-HANGS = "no answer after"
+HANGS = "no result after"
 #: Reason for a kernel that has changed its input.
 WROTE_INPUT = "it wrote to its input"
 #: Bytes of the widest float that float64 holds with room for errors.

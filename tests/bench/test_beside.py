@@ -90,7 +90,10 @@ def test_one_element_more_and_a_start_one_off(beside: Call, tmp_path: Path) -> N
     assert rows[KERNEL][2].startswith(("1.0", "0.99"))
     assert rows["peer:words"][3:] == ["-", "-"]
     said = " ".join(table.split())
-    assert "peer:words: skipped, reads words of 16 bytes, and its input starts 4 bytes off" in said
+    assert (
+        "peer:words: skipped, loads 16 bytes at a time, and its input is misaligned by 4 bytes"
+        in said
+    )
     assert "peer:off_by_one, off: WRONG: n = 1025, exact, misaligned by 1: got" in said
     assert "peer:faults, n + 1 or off: WRONG: ends its process by SIGABRT" in said
     assert "peer:faults: WRONG" not in " ".join(out.split())  # on what was asked for it is right

@@ -309,7 +309,7 @@ def test_a_kernel_that_hangs_is_ended_and_the_rest_goes_on(cudareduce: Call, min
         "bench", mine, "reduce_v7_shuffle", "--n", 9, "--time-limit", 3, "--strict", *ON_CPU
     )
     assert code == 4
-    assert "cannot be decided here: no answer after 3 s" in out
+    assert "cannot be decided here: no result after 3 s" in out
     assert "reduce_v7_shuffle       1       1   right" in out
 
 

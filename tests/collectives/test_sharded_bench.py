@@ -82,7 +82,7 @@ ANSWER = "        *out = Op::finish(value);"
         ("Acc value = Op::identity();", "Acc value = 0;", "max", 3, "WRONG: n = 1, "),
         ("memory_order_acq_rel", "memory_order_relaxed", "sum", 3, "data race in global memory"),
         (ANSWER, "*(volatile int *)0 = 1;" + ANSWER, "sum", 3, "invalid access at (nil)"),
-        (ANSWER, "for (volatile int go = 1; go;) ;" + ANSWER, "sum", 4, "no answer after 3 s"),
+        (ANSWER, "for (volatile int go = 1; go;) ;" + ANSWER, "sum", 4, "no result after 3 s"),
         (ANSWER, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
     ],
 )

@@ -133,7 +133,7 @@ def test_out_of_memory_is_a_skip_row(cudareduce: Call, gpu: CudaBackend) -> None
          "run it under compute-sanitizer"),
         ("__syncthreads();",
          "while (*(volatile const In *)in == *(volatile const In *)in) {} __syncthreads();",
-         "no answer after 20 s"),
+         "no result after 20 s"),
         ("k < BLOCK", "k < BLOCK - 1", "expected"),
     ],
     ids=["faults", "hangs", "wrong"],

@@ -21,7 +21,7 @@ import pytest
 import cudareduce.backends
 from cudareduce.errors import OutOfMemory
 from cudareduce.libraries.catalogue import Listing
-from cudareduce.libraries.contract import AbsentError, DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.reduction.inputs import as_numbers
 from cudareduce.workers import Parent
@@ -53,54 +53,56 @@ def use_fakes(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     monkeypatch.setattr("cudareduce.libraries.catalogue.listings", lambda names: listed)
 
 
-def summed(given: DeviceInput, factor: float = 1.0, us: float = 10.0) -> PreparedCall:
+def summed(request: CallRequest, factor: float = 1.0, us: float = 10.0) -> PreparedCall:
     """A call that sums with NumPy and advances the clock of the GPU by `us`."""
-    nbytes = given.problem.input_bytes
+    nbytes = request.problem.input_bytes
 
     def run() -> None:
-        bits = np.frombuffer(ctypes.string_at(given.address, nbytes), given.data.dtype)
-        rows = as_numbers(bits, given.reduction.dtype).reshape(given.problem.rows, -1)
+        bits = np.frombuffer(ctypes.string_at(request.address, nbytes), request.data.dtype)
+        rows = as_numbers(bits, request.reduction.dtype).reshape(request.problem.rows, -1)
         values = rows.sum(axis=1, dtype=np.float64) * factor
-        out = values.astype(given.reduction.result_dtype)
-        ctypes.memmove(given.out, out.ctypes.data, out.nbytes)
+        out = values.astype(request.reduction.result_dtype)
+        ctypes.memmove(request.out, out.ctypes.data, out.nbytes)
         GPUS[0].clock += us
         GPUS[0].host += 7
 
     return PreparedCall(run)
 
 
-def called(given: DeviceInput) -> PreparedCall:
+def called(request: CallRequest) -> PreparedCall:
     """The same call as users write it: it waits and returns the result."""
-    ready = summed(given)
+    ready = summed(request)
 
     def run() -> None:
         ready.run()
         GPUS[0].host += 50
 
-    nbytes = 4 * given.problem.rows
-    return PreparedCall(run, lambda: np.frombuffer(ctypes.string_at(given.out, nbytes), np.float32))
+    nbytes = 4 * request.problem.rows
+    return PreparedCall(
+        run, lambda: np.frombuffer(ctypes.string_at(request.out, nbytes), np.float32)
+    )
 
 
-def narrow(given: DeviceInput) -> PreparedCall:
+def narrow(request: CallRequest) -> PreparedCall:
     """A library that is slow if the length or the address is odd."""
-    return summed(given, us=10.0 if given.problem.n % 4 == 0 == given.address % 16 else 40.0)
+    return summed(request, us=10.0 if request.problem.n % 4 == 0 == request.address % 16 else 40.0)
 
 
-def raising(error: Exception) -> Callable[[DeviceInput], PreparedCall]:
+def raising(error: Exception) -> Callable[[CallRequest], PreparedCall]:
     """A library that raises when it is prepared."""
 
-    def prepare(given: DeviceInput) -> PreparedCall:
+    def prepare(request: CallRequest) -> PreparedCall:
         raise error
 
     return prepare
 
 
-def ending(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
+def ending(act: Callable[[], object]) -> Callable[[CallRequest], PreparedCall]:
     """A library that ends or blocks its process on the input that is timed."""
 
-    def prepare(given: DeviceInput) -> PreparedCall:
-        ready = summed(given)
-        if given.problem.n < 4096:
+    def prepare(request: CallRequest) -> PreparedCall:
+        ready = summed(request)
+        if request.problem.n < 4096:
             return ready
 
         def run() -> None:
@@ -112,7 +114,7 @@ def ending(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
     return prepare
 
 
-def breaking(given: DeviceInput) -> PreparedCall:
+def breaking(request: CallRequest) -> PreparedCall:
     """A library that leaves the device unusable."""
 
     def fails() -> None:
@@ -125,21 +127,21 @@ def breaking(given: DeviceInput) -> PreparedCall:
     return PreparedCall(run)
 
 
-def keeping(given: DeviceInput) -> PreparedCall:
+def keeping(request: CallRequest) -> PreparedCall:
     """A library that returns its first result for every input."""
-    ready, kept = summed(given), list[bytes]()
+    ready, kept = summed(request), list[bytes]()
 
     def run() -> None:
         ready.run()
-        kept[:] = kept or [ctypes.string_at(given.out, 4 * given.problem.rows)]
-        ctypes.memmove(given.out, kept[0], len(kept[0]))
+        kept[:] = kept or [ctypes.string_at(request.out, 4 * request.problem.rows)]
+        ctypes.memmove(request.out, kept[0], len(kept[0]))
 
     return PreparedCall(run)
 
 
-def later(given: DeviceInput, after: int, act: Callable[[], object]) -> PreparedCall:
+def later(request: CallRequest, after: int, act: Callable[[], object]) -> PreparedCall:
     """A library that does something else, too, after so many right calls."""
-    ready, calls = summed(given), [0]
+    ready, calls = summed(request), [0]
 
     def run() -> None:
         ready.run()
@@ -150,9 +152,11 @@ def later(given: DeviceInput, after: int, act: Callable[[], object]) -> Prepared
     return PreparedCall(run)
 
 
-def writing(given: DeviceInput, after: int = 0) -> PreparedCall:
+def writing(request: CallRequest, after: int = 0) -> PreparedCall:
     """A library that overwrites its input after so many calls."""
-    return later(given, after, lambda: ctypes.memset(given.address, 0, given.problem.input_bytes))
+    return later(
+        request, after, lambda: ctypes.memset(request.address, 0, request.problem.input_bytes)
+    )
 
 
 def runtime(name: str) -> Callable[[], str]:
@@ -208,23 +212,23 @@ class SpeechlessError(Exception):
         raise RuntimeError("no words")
 
 
-def giving(answers: Any) -> Callable[[DeviceInput], PreparedCall]:
+def giving(answers: Any) -> Callable[[CallRequest], PreparedCall]:
     """A library that returns these results for every input."""
-    return lambda given: PreparedCall(lambda: None, lambda: answers)
+    return lambda request: PreparedCall(lambda: None, lambda: answers)
 
 
-def on_host(given: DeviceInput) -> PreparedCall:
+def on_host(request: CallRequest) -> PreparedCall:
     """A library that adds in the host's memory."""
-    return PreparedCall(lambda: None, lambda: given.data.astype(np.float64).sum())
+    return PreparedCall(lambda: None, lambda: request.data.astype(np.float64).sum())
 
 
-def alone(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
+def alone(act: Callable[[], object]) -> Callable[[CallRequest], PreparedCall]:
     """A library on its own streams that does this when it is called."""
 
     def run() -> None:
         act()
 
-    return lambda given: PreparedCall(run, lambda: 0)
+    return lambda request: PreparedCall(run, lambda: 0)
 
 
 def spawning() -> str:
@@ -233,9 +237,9 @@ def spawning() -> str:
     return "1.0"
 
 
-def slow(given: DeviceInput) -> PreparedCall:
+def slow(request: CallRequest) -> PreparedCall:
     time.sleep(1)
-    return summed(given)
+    return summed(request)
 
 
 def absent() -> str:
@@ -251,7 +255,7 @@ def broken() -> str:
 
 
 def fake(
-    name: str, prepare: Callable[[DeviceInput], PreparedCall] = summed, **fields: Any
+    name: str, prepare: Callable[[CallRequest], PreparedCall] = summed, **fields: Any
 ) -> Library:
     usual: dict[str, Any] = {
         "load": lambda: "1.2.3",
@@ -275,9 +279,9 @@ def locked() -> str:
     return "1.0"
 
 
-def refusing(given: DeviceInput) -> PreparedCall:
+def refusing(request: CallRequest) -> PreparedCall:
     """A library that allocates in each call, which stream capture forbids."""
-    ready = summed(given)
+    ready = summed(request)
 
     def run() -> None:
         if GPUS[0].capturing:
@@ -287,9 +291,9 @@ def refusing(given: DeviceInput) -> PreparedCall:
     return PreparedCall(run)
 
 
-def elsewhere(given: DeviceInput) -> PreparedCall:
+def elsewhere(request: CallRequest) -> PreparedCall:
     """A library that works on its own stream, so that a captured graph is empty."""
-    ready = summed(given)
+    ready = summed(request)
     return PreparedCall(lambda: None if GPUS[0].replaying else ready.run())
 
 
@@ -303,12 +307,13 @@ ON_CPU = (
 )  # fmt: skip
 NARROW = (
     fake("narrow", narrow), fake("words", alignment=16),
-    fake("faults", lambda given: PreparedCall(os.abort) if given.address % 16 else summed(given)),
-    fake("off_by_one", lambda given: summed(given, 1.5 if given.address % 16 else 1.0)),
+    fake("faults",
+         lambda request: PreparedCall(os.abort) if request.address % 16 else summed(request)),
+    fake("off_by_one", lambda request: summed(request, 1.5 if request.address % 16 else 1.0)),
 )  # fmt: skip
 AS_CUB = (fake("cub", load=lambda: "1.3.0"),)
-SLOW_CUB = (fake("cub", lambda given: summed(given, us=12.0)),)
-WRONG_CUB = (fake("cub", lambda given: summed(given, 1.5)),)
+SLOW_CUB = (fake("cub", lambda request: summed(request, us=12.0)),)
+WRONG_CUB = (fake("cub", lambda request: summed(request, 1.5)),)
 MISSING = (
     fake("absent", load=absent), fake("too_old", load=too_old), fake("broken", load=broken),
 )  # fmt: skip
@@ -316,7 +321,7 @@ FAILING = (
     fake("no_code", raising(RuntimeError("CUDA error: no kernel image is available"))),
     fake("no_memory", raising(OutOfMemory("its pool is empty"))),
     fake("no_host_memory", raising(MemoryError("Unable to allocate 8 GiB"))),
-    fake("wrong", lambda given: summed(given, 1.5)),
+    fake("wrong", lambda request: summed(request, 1.5)),
     fake("raises", raising(ValueError("what is this?\nmore"))),
 )  # fmt: skip
 CRASHING = (fake("crashes", ending(lambda: os.abort())),)
@@ -348,11 +353,11 @@ ALONE = (
     fake("own:fine", giving(0), context="own", refuses=lambda problem: "takes nothing"),
 )  # fmt: skip
 KEEPING = (fake("keeps", keeping),)
-WRITING = (fake("writes", writing), fake("writes_later", lambda given: writing(given, 6)))
+WRITING = (fake("writes", writing), fake("writes_later", lambda request: writing(request, 6)))
 LATER = (
-    fake("later", lambda given: later(given, 6, lambda: ctypes.memset(given.out, 0, 4))),
-    fake("later:as_called", lambda given: PreparedCall(
-        later(given, 6, lambda: ctypes.memset(given.out, 0, 4)).run, called(given).fetch,
+    fake("later", lambda request: later(request, 6, lambda: ctypes.memset(request.out, 0, 4))),
+    fake("later:as_called", lambda request: PreparedCall(
+        later(request, 6, lambda: ctypes.memset(request.out, 0, 4)).run, called(request).fetch,
     ), as_called=True),
 )  # fmt: skip
 BREAKING = (fake("breaks", breaking),)

@@ -21,7 +21,7 @@ from cudareduce.launch.plan import Problem
 from cudareduce.libraries.catalogue import Listing, listings
 from cudareduce.libraries.contract import AbsentError, Library
 from cudareduce.libraries.interop import DeviceArray
-from cudareduce.libraries.names import NAMES, meant
+from cudareduce.libraries.names import NAMES, is_selected
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, reduction_of
 
@@ -97,9 +97,9 @@ def test_names_of_single_peers() -> None:
     assert convert("cub:packed,all") == NAMES
     found = [peer.name for one in listings(("torch", "cub:packed")) for peer in one.libraries()]
     assert found == ["cub:packed", "torch", "torch:compile", "torch:as_called"]
-    assert meant("peer:cub:packed", ("cub:packed",))
-    assert meant("peer:cub:packed", ("cub",))
-    assert not meant("peer:cub", ("cub:packed",))
+    assert is_selected("peer:cub:packed", ("cub:packed",))
+    assert is_selected("peer:cub:packed", ("cub",))
+    assert not is_selected("peer:cub", ("cub:packed",))
     for wrong, says in (("cub:none", "is not a library call"), ("cube", "is not one of: cub,")):
         with pytest.raises(click.BadParameter, match=says):
             convert(wrong)

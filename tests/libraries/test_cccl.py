@@ -128,8 +128,8 @@ def test_nvcc_compiles_the_source(op: str, dtype: str, tmp_path: Path) -> None:
     if cccl.find_nvcc() is None:
         pytest.skip("there is no nvcc")
     reduction, headers = reduction_of(op, dtype), cccl.newest_headers()
-    made = cccl.compile_library(reduction, 90, tmp_path, headers)
-    assert made.stat().st_size
+    opened = cccl.compile_library(reduction, 90, tmp_path, headers)
+    assert opened.stat().st_size
     assert (
-        cccl.compile_library(reduction_of(op, dtype), 90, tmp_path, cccl.newest_headers()) == made
+        cccl.compile_library(reduction_of(op, dtype), 90, tmp_path, cccl.newest_headers()) == opened
     )

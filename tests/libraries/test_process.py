@@ -32,8 +32,8 @@ N = 2**13
 
 @pytest.fixture
 def processes() -> Iterator[LibraryWorkers]:
-    with LibraryWorkers(None, FakeRunner) as made:
-        yield made
+    with LibraryWorkers(None, FakeRunner) as opened:
+        yield opened
 
 
 def job(registry: Registry, cache: Path, *names: str, rounds: int = 6) -> Job:
@@ -139,11 +139,11 @@ MISBEHAVING: dict[str, tuple[float | None, dict[str, str]]] = {
         "none:own": "fail: it returns 0 results, not 1",
     }),
     "HANGING": (3.0, {
-        "hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+        "hangs": "fail: no result after 3 s: it hangs, or --time-limit is too short",
     }),
     "ALONE": (3.0, {
         "own:aborts": "fail: ends its process by SIGABRT",
-        "own:hangs": "fail: no answer after 3 s: it hangs, or --time-limit is too short",
+        "own:hangs": "fail: no result after 3 s: it hangs, or --time-limit is too short",
         "own:fine": "skip: takes nothing",
     }),
 }  # fmt: skip
@@ -222,7 +222,7 @@ def test_two_cuda_runtimes_are_a_remark(
     assert reasons(outcome) == {
         "runtime_12": "pass: ",
         "runtime_13": "pass: loaded libcudart.so.13 into a process that had libcudart.so.12: name "
-        "it alone with --peers where its figures look odd",
+        "it alone with --peers if its times look wrong",
     }
     assert outcome.remarks == (
         "the libraries loaded 2 CUDA runtimes into one process (libcudart.so.12, libcudart.so.13): "

@@ -15,7 +15,7 @@ import numpy as np
 
 import cudareduce.backends
 from cudareduce.backends import BackendSpec
-from cudareduce.libraries.contract import DeviceInput, Library, PreparedCall
+from cudareduce.libraries.contract import CallRequest, Library, PreparedCall
 from cudareduce.reduction.inputs import Array
 from cudareduce.reveal.session import Revealer
 from cudareduce.workers import Parent
@@ -36,36 +36,36 @@ class FakeRevealer(Revealer):
         super().__init__(parent)
 
 
-def adding(adds: Callable[[Array], float]) -> Callable[[DeviceInput], PreparedCall]:
+def adding(adds: Callable[[Array], float]) -> Callable[[CallRequest], PreparedCall]:
     """A library that adds each row so."""
 
-    def prepare(given: DeviceInput) -> PreparedCall:
+    def prepare(request: CallRequest) -> PreparedCall:
         def run() -> None:
-            bits = ctypes.string_at(given.address, given.problem.input_bytes)
-            rows = np.frombuffer(bits, given.data.dtype).reshape(given.problem.rows, -1)
-            out = np.array([adds(row) for row in rows], given.reduction.result_dtype)
-            ctypes.memmove(given.out, out.ctypes.data, out.nbytes)
+            bits = ctypes.string_at(request.address, request.problem.input_bytes)
+            rows = np.frombuffer(bits, request.data.dtype).reshape(request.problem.rows, -1)
+            out = np.array([adds(row) for row in rows], request.reduction.result_dtype)
+            ctypes.memmove(request.out, out.ctypes.data, out.nbytes)
 
         return PreparedCall(run)
 
     return prepare
 
 
-def own(given: DeviceInput) -> PreparedCall:
+def own(request: CallRequest) -> PreparedCall:
     """A library with a copy of its own of what it adds."""
-    held = [given.data.copy()]
+    held = [request.data.copy()]
 
     def refill() -> None:
-        held[0] = given.data.copy()
+        held[0] = request.data.copy()
 
     return PreparedCall(lambda: None, lambda: in_halves(held[0]), refill)
 
 
-def acting(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
+def acting(act: Callable[[], object]) -> Callable[[CallRequest], PreparedCall]:
     """A library that does this at its third call, and then adds."""
 
-    def prepare(given: DeviceInput) -> PreparedCall:
-        run, calls = adding(in_turn)(given).run, iter(range(10**6))
+    def prepare(request: CallRequest) -> PreparedCall:
+        run, calls = adding(in_turn)(request).run, iter(range(10**6))
 
         def acts() -> None:
             if next(calls) > 1:
@@ -77,10 +77,10 @@ def acting(act: Callable[[], object]) -> Callable[[DeviceInput], PreparedCall]:
     return prepare
 
 
-def waiting(given: DeviceInput) -> PreparedCall:
+def waiting(request: CallRequest) -> PreparedCall:
     """A library that does not come back from being prepared."""
     time.sleep(99)
-    return adding(in_turn)(given)
+    return adding(in_turn)(request)
 
 
 def _raise() -> Any:

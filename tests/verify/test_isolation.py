@@ -55,7 +55,7 @@ def test_who_gives_no_answer_in_time_is_undecided_on_the_emulator(cudareduce: Ca
     code, out, err = cudareduce("verify", *TWO, "--n", 4097, "--time-limit", 0.001,
                                 "--backend", "cpu")  # fmt: skip
     assert code == 4, err
-    assert "skipped: cannot be decided here: no answer after 0.001 s: it hangs, or" in out
+    assert "skipped: cannot be decided here: no result after 0.001 s: it hangs, or" in out
     assert "0 wrong, 2 skipped" in err
     assert "next: a longer --time-limit" in err
 

@@ -1,6 +1,6 @@
-// CUB and Thrust behind plain C calls, for one reduction: nvcc is given PEER_IN and PEER_ACC, the
-// types of elements and answers, and PEER_OP_SUM or another operator. Every call returns a
-// cudaError_t; one without `tmp` asks how many bytes of workspace it needs.
+// C functions that call CUB and Thrust for one reduction. Macros define the types of elements and
+// results, PEER_IN and PEER_ACC, and the operator, such as PEER_OP_SUM. Every function returns a
+// cudaError_t; without `tmp` it stores the bytes of workspace that it needs.
 #define CCCL_DISABLE_NVTX
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -26,8 +26,8 @@ using In = PEER_IN;
 using Acc = PEER_ACC;
 using Limits = cuda::std::numeric_limits<Acc>;
 [[maybe_unused]] constexpr bool same = cuda::std::is_same_v<In, Acc>;
-// What the calls that allocate for themselves are given instead.
-[[maybe_unused]] constexpr size_t piece_bytes = 16 << 20;
+// Workspace of calls that take an allocator.
+[[maybe_unused]] constexpr size_t workspace_bytes = 16 << 20;
 
 #if defined(PEER_OP_SUM) || defined(PEER_OP_MEAN)
 using Op = cuda::std::plus<Acc>;
@@ -47,23 +47,22 @@ struct Widen {
     __host__ __device__ Acc operator()(In x) const { return static_cast<Acc>(x); }
 };
 
-struct Times {
+struct RowStart {
     long long n;
     __host__ __device__ long long operator()(long long row) const { return row * n; }
 };
 
-// Where answers are stored, as something else than what was found: what is assigned goes through
-// `Store`, whose `Target` is the type in memory.
+// An output iterator that converts each assigned value by `Store` to its type `Target` in memory.
 template <class Store>
-struct Stored {
+struct ConvertingOutput {
     using Target = typename Store::Target;
-    struct Place {
+    struct Reference {
         Target *out;
         Store store;
-        template <class Found>
-        __host__ __device__ Place &operator=(const Found &found)
+        template <class Value>
+        __host__ __device__ Reference &operator=(const Value &value)
         {
-            *out = store(found);
+            *out = store(value);
             return *this;
         }
     };
@@ -71,14 +70,14 @@ struct Stored {
     using value_type = void;
     using difference_type = cuda::std::ptrdiff_t;
     using pointer = void;
-    using reference = Place;
+    using reference = Reference;
 
     Target *out;
     Store store;
-    __host__ __device__ Place operator*() const { return {out, store}; }
-    __host__ __device__ Place operator[](difference_type k) const { return {out + k, store}; }
-    __host__ __device__ Stored operator+(difference_type k) const { return {out + k, store}; }
-    __host__ __device__ Stored &operator+=(difference_type k)
+    __host__ __device__ Reference operator*() const { return {out, store}; }
+    __host__ __device__ Reference operator[](difference_type k) const { return {out + k, store}; }
+    __host__ __device__ ConvertingOutput operator+(difference_type k) const { return {out + k, store}; }
+    __host__ __device__ ConvertingOutput &operator+=(difference_type k)
     {
         out += k;
         return *this;
@@ -94,57 +93,70 @@ struct Mean {
 struct Key {
     using Target = long long;
     template <class K, class V>
-    __host__ __device__ long long operator()(const cub::KeyValuePair<K, V> &found) const
+    __host__ __device__ long long operator()(const cub::KeyValuePair<K, V> &pair) const
     {
-        return found.key;
+        return pair.key;
     }
     template <class K, class V>
-    __host__ __device__ long long operator()(const cuda::std::pair<K, V> &found) const
+    __host__ __device__ long long operator()(const cuda::std::pair<K, V> &pair) const
     {
-        return found.first;
+        return pair.first;
     }
 };
 
 #if defined(PEER_OP_MEAN)
-static Stored<Mean> target(Acc *out, long long n) { return {out, Mean{static_cast<Acc>(n)}}; }
+static ConvertingOutput<Mean> target(Acc *out, long long n) { return {out, Mean{static_cast<Acc>(n)}}; }
 #else
 [[maybe_unused]] static Acc *target(Acc *out, long long) { return out; }
 #endif
 
 extern "C" int cccl_version() { return CCCL_VERSION; }
 
+// Calls a function of Thrust and returns its exception as a cudaError_t.
+template <class Call> static int catch_errors(Call call)
+{
+    try {
+        call();
+    } catch (const std::bad_alloc &) {
+        return cudaErrorMemoryAllocation;
+    } catch (const thrust::system_error &error) {
+        return error.code().value();
+    }
+    return cudaSuccess;
+}
+
 #if defined(PEER_OP_ARGMIN) || defined(PEER_OP_ARGMAX)
 
-// The value found lies at the head of the workspace.
-constexpr size_t head = 256;
+// The first bytes of the workspace receive the extremum, which CUB stores with its index.
+constexpr size_t value_bytes = 256;
 
 extern "C" int run_to_run(char *tmp, size_t *bytes, const In *in, long long *out, long long n,
                           long long, cudaStream_t stream)
 {
-    size_t left = tmp ? *bytes - head : 0;
+    size_t left = tmp ? *bytes - value_bytes : 0;
     In *value = reinterpret_cast<In *>(tmp);
-    char *rest = tmp ? tmp + head : nullptr;
+    char *rest = tmp ? tmp + value_bytes : nullptr;
 #if defined(PEER_OP_ARGMIN)
     cudaError_t code = cub::DeviceReduce::ArgMin(rest, left, in, value, out, n, stream);
 #else
     cudaError_t code = cub::DeviceReduce::ArgMax(rest, left, in, value, out, n, stream);
 #endif
     if (!tmp)
-        *bytes = left + head;
+        *bytes = left + value_bytes;
     return code;
 }
 
-using Answer = long long;
+using HostResult = long long;
 
 extern "C" int rows(void *tmp, size_t *bytes, const In *in, long long *out, long long n,
                     long long rows, cudaStream_t stream)
 {
-    Stored<Key> keys{out, Key{}};
+    ConvertingOutput<Key> keys{out, Key{}};
 #if CCCL_VERSION >= 3002000
     auto wide = cuda::std::int64_t(rows);
 #define PEER_SEGMENTS wide, int(n)
 #else
-    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), Times{n});
+    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), RowStart{n});
 #define PEER_SEGMENTS int(rows), starts, starts + 1
 #endif
 #if defined(PEER_OP_ARGMIN)
@@ -154,28 +166,9 @@ extern "C" int rows(void *tmp, size_t *bytes, const In *in, long long *out, long
 #endif
 }
 
-// As people call it: the place of an extremum comes back to the host.
-extern "C" int thrust_as_called(const In *in, long long *answer, long long n, cudaStream_t stream)
-{
-    try {
-        auto first = thrust::device_pointer_cast(in);
-        auto policy = thrust::cuda::par.on(stream);
-#if defined(PEER_OP_ARGMIN)
-        *answer = thrust::min_element(policy, first, first + n) - first;
-#else
-        *answer = thrust::max_element(policy, first, first + n) - first;
-#endif
-    } catch (const std::bad_alloc &) {
-        return cudaErrorMemoryAllocation;
-    } catch (const thrust::system_error &error) {
-        return error.code().value();
-    }
-    return cudaSuccess;
-}
-
 #else
 
-using Answer = Acc;
+using HostResult = Acc;
 
 template <class N>
 static cudaError_t reduce(void *tmp, size_t &bytes, const In *in, Acc *out, N n, cudaStream_t stream)
@@ -192,7 +185,7 @@ static cudaError_t reduce(void *tmp, size_t &bytes, const In *in, Acc *out, N n,
                                                   stream);
 }
 
-// Counts of 32 bits where they do: CUB is instantiated for the type of the count.
+// CUB is compiled for the type of the count: 32 bits if they are sufficient.
 extern "C" int run_to_run(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
                           cudaStream_t stream)
 {
@@ -216,8 +209,8 @@ extern "C" int rows(void *tmp, size_t *bytes, const In *in, Acc *out, long long 
                                                   init(), stream);
     }
 #else
-    // Before 3.2 rows of one length are rows between offsets, as any others.
-    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), Times{n});
+    // Before 3.2 CUB takes rows only by offsets.
+    auto starts = thrust::make_transform_iterator(thrust::counting_iterator<long long>(0), RowStart{n});
     if constexpr (same)
         return cub::DeviceSegmentedReduce::Reduce(tmp, *bytes, in, to, wide, starts, starts + 1,
                                                   Op{}, init(), stream);
@@ -230,7 +223,7 @@ extern "C" int rows(void *tmp, size_t *bytes, const In *in, Acc *out, long long 
 }
 
 #if defined(PEER_PACKED)
-// Four elements of 16 bits in one load of eight bytes, which CUB makes two of in one of 16.
+// Four 16-bit elements in an 8-byte word, so that CUB loads eight elements in 16 bytes.
 struct Unpack {
     __host__ __device__ Acc operator()(unsigned long long word) const
     {
@@ -255,35 +248,35 @@ extern "C" int packed(void *tmp, size_t *bytes, const In *in, Acc *out, long lon
 #endif
 
 #if CCCL_VERSION >= 3005000 && defined(PEER_OP_SUM)
-// Hands out one piece of memory again and again, so that a call allocates nothing.
-struct Piece {
+// A memory resource that always returns the same workspace, so that a call allocates nothing.
+struct FixedWorkspace {
     void *start;
     void *allocate(cuda::stream_ref, size_t bytes, size_t = 256)
     {
-        if (bytes > piece_bytes)
+        if (bytes > workspace_bytes)
             throw std::bad_alloc{};
         return start;
     }
     void deallocate(cuda::stream_ref, void *, size_t, size_t = 256) {}
     void *allocate_sync(size_t bytes, size_t = 256) { return allocate(cuda::stream_ref{cudaStream_t{}}, bytes); }
     void deallocate_sync(void *, size_t, size_t = 256) {}
-    bool operator==(const Piece &other) const { return start == other.start; }
-    bool operator!=(const Piece &other) const { return start != other.start; }
-    friend void get_property(const Piece &, cuda::mr::device_accessible) {}
+    bool operator==(const FixedWorkspace &other) const { return start == other.start; }
+    bool operator!=(const FixedWorkspace &other) const { return start != other.start; }
+    friend void get_property(const FixedWorkspace &, cuda::mr::device_accessible) {}
 };
 
 template <class Determinism>
-static cudaError_t chosen(void *tmp, size_t *bytes, const In *in, Acc *out, long long n,
+static cudaError_t sum_with(void *tmp, size_t *bytes, const In *in, Acc *out, long long n,
                           cudaStream_t stream, Determinism determinism)
 {
     if (!tmp) {
-        *bytes = piece_bytes;
+        *bytes = workspace_bytes;
         return cudaSuccess;
     }
-    Piece piece{tmp};
+    FixedWorkspace workspace{tmp};
     auto env = cuda::std::execution::env{
         cuda::stream_ref{stream},
-        cuda::std::execution::prop{cuda::mr::get_memory_resource, piece},
+        cuda::std::execution::prop{cuda::mr::get_memory_resource, workspace},
         cuda::execution::require(determinism)};
     try {
         if (n < (1ll << 31))
@@ -298,26 +291,26 @@ static cudaError_t chosen(void *tmp, size_t *bytes, const In *in, Acc *out, long
 extern "C" int not_guaranteed(void *tmp, size_t *bytes, const In *in, Acc *out, long long n,
                               long long, cudaStream_t stream)
 {
-    return chosen(tmp, bytes, in, out, n, stream, cuda::execution::determinism::not_guaranteed);
+    return sum_with(tmp, bytes, in, out, n, stream, cuda::execution::determinism::not_guaranteed);
 }
 #endif
 #if defined(PEER_CHOSEN_FLOAT)
 extern "C" int gpu_to_gpu(void *tmp, size_t *bytes, const In *in, Acc *out, long long n, long long,
                           cudaStream_t stream)
 {
-    return chosen(tmp, bytes, in, out, n, stream, cuda::execution::determinism::gpu_to_gpu);
+    return sum_with(tmp, bytes, in, out, n, stream, cuda::execution::determinism::gpu_to_gpu);
 }
 #endif
 #endif
 
 #if CCCL_VERSION >= 3002000
-// Thrust's own calls ask an allocator for bytes.
-struct Pool {
+// An allocator for Thrust that always returns the same workspace.
+struct FixedAllocator {
     using value_type = char;
     char *start;
     char *allocate(std::ptrdiff_t bytes)
     {
-        if (bytes > std::ptrdiff_t(piece_bytes))
+        if (bytes > std::ptrdiff_t(workspace_bytes))
             throw std::bad_alloc{};
         return start;
     }
@@ -328,65 +321,61 @@ extern "C" int reduce_into(char *tmp, size_t *bytes, const In *in, Acc *out, lon
                            cudaStream_t stream)
 {
     if (!tmp) {
-        *bytes = piece_bytes;
+        *bytes = workspace_bytes;
         return cudaSuccess;
     }
-    Pool pool{tmp};
-    try {
+    FixedAllocator allocator{tmp};
+    return catch_errors([&] {
         auto first = thrust::device_pointer_cast(in);
 #if defined(PEER_OP_MEAN)
         auto to = target(out, n);
 #else
         auto to = thrust::device_pointer_cast(out);
 #endif
-        auto policy = thrust::cuda::par_nosync(pool).on(stream);
+        auto policy = thrust::cuda::par_nosync(allocator).on(stream);
         if constexpr (same)
             thrust::reduce_into(policy, first, first + n, to, init(), Op{});
         else {
             auto wide = thrust::make_transform_iterator(first, Widen{});
             thrust::reduce_into(policy, wide, wide + n, to, init(), Op{});
         }
-    } catch (const std::bad_alloc &) {
-        return cudaErrorMemoryAllocation;
-    } catch (const thrust::system_error &error) {
-        return error.code().value();
-    }
-    return cudaSuccess;
+    });
 }
 #endif
 
-// As people call it: the answer comes back to the host.
-extern "C" int thrust_as_called(const In *in, Acc *answer, long long n, cudaStream_t stream)
+#endif
+
+// The usual call of Thrust: it allocates its workspace and returns the result to the host.
+extern "C" int thrust_as_called(const In *in, HostResult *result, long long n, cudaStream_t stream)
 {
-    try {
+    return catch_errors([&] {
         auto first = thrust::device_pointer_cast(in);
         auto policy = thrust::cuda::par.on(stream);
+#if defined(PEER_OP_ARGMIN)
+        *result = thrust::min_element(policy, first, first + n) - first;
+#elif defined(PEER_OP_ARGMAX)
+        *result = thrust::max_element(policy, first, first + n) - first;
+#else
         if constexpr (same)
-            *answer = thrust::reduce(policy, first, first + n, init(), Op{});
+            *result = thrust::reduce(policy, first, first + n, init(), Op{});
         else {
             auto wide = thrust::make_transform_iterator(first, Widen{});
-            *answer = thrust::reduce(policy, wide, wide + n, init(), Op{});
+            *result = thrust::reduce(policy, wide, wide + n, init(), Op{});
         }
-#if defined(PEER_OP_MEAN)
-        *answer /= static_cast<Acc>(n);
 #endif
-    } catch (const std::bad_alloc &) {
-        return cudaErrorMemoryAllocation;
-    } catch (const thrust::system_error &error) {
-        return error.code().value();
-    }
-    return cudaSuccess;
+#if defined(PEER_OP_MEAN)
+        *result /= static_cast<Acc>(n);
+#endif
+    });
 }
 
-#endif
-
-// As people call it: the workspace is asked for, allocated and given back, and the answer is copied.
-extern "C" int cub_as_called(const In *in, Answer *answer, long long n, cudaStream_t stream)
+// The usual call of CUB: query and allocate the workspace, reduce, copy the result to the host, free.
+extern "C" int cub_as_called(const In *in, HostResult *result, long long n, cudaStream_t stream)
 {
     size_t bytes = 0;
     char *tmp = nullptr;
-    Answer *out = nullptr;
-    int code = cudaMalloc(&out, sizeof(Answer));
+    HostResult *out = nullptr;
+    int code = cudaMalloc(&out, sizeof(HostResult));
     if (!code)
         code = run_to_run(nullptr, &bytes, in, out, n, 1, stream);
     if (!code)
@@ -394,7 +383,7 @@ extern "C" int cub_as_called(const In *in, Answer *answer, long long n, cudaStre
     if (!code)
         code = run_to_run(tmp, &bytes, in, out, n, 1, stream);
     if (!code)
-        code = cudaMemcpyAsync(answer, out, sizeof(Answer), cudaMemcpyDeviceToHost, stream);
+        code = cudaMemcpyAsync(result, out, sizeof(HostResult), cudaMemcpyDeviceToHost, stream);
     if (!code)
         code = cudaStreamSynchronize(stream);
     cudaFree(tmp);
