@@ -25,7 +25,10 @@ KNOWN_GAPS: dict[str, tuple[str, int]] = {
     "reduce_collecting_block": ("hangs, which --time-limit leaves undecided", 4),
     "reduce_rows_no_work": ("fails only on empty rows, for which no kernel is launched", 0),
     "sum_cas_patient": ("loses a sum only if over 256 blocks end at the same moment", 0),
-    "sum_coalesced_group": ("fails only if a warp stays apart behind a loop; here it never does", 0),
+    "sum_coalesced_group": (
+        "fails only if a warp stays apart behind a loop",
+        0,
+    ),
 }
 
 

@@ -25,6 +25,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, job_text, recorded_lines, untimed_text
 from cudareduce.errors import UsageError, worst_exit_code
+from cudareduce.external.files import ExternalFiles
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
 from cudareduce.library.registry import Choice, Registry, full_name, load_registry
@@ -73,7 +74,8 @@ def timed_run(request: BenchRequest) -> Benched:
     """Verify and time what a request names. A name, an option or an output file that will not do
     is a UsageError, before anything is measured."""
     registry = load_registry(request.selection.folders)
-    choices = chosen(request, registry, request.machine.quiet)
+    files = external_files(request)
+    choices = chosen(request, registry, files)
     ids = {choice.kernel.id for choice in choices}
     settings = bench_settings(request)
     if settings.baseline_kernel is not None:
@@ -82,12 +84,13 @@ def timed_run(request: BenchRequest) -> Benched:
             raise UsageError(f"--baseline-kernel {baseline} is not measured here: name it too")
         settings = replace(settings, baseline_kernel=baseline)
     request.outputs.check(*(choice.kernel.path for choice in choices))
-    return timed_choices(request, settings, choices, registry)
+    return timed_choices(request, settings, choices, registry, files)
 
 
 def timed_choices(
-    request: BenchRequest, settings: Settings, choices: Sequence[Choice], registry: Registry
-) -> Benched:
+    request: BenchRequest, settings: Settings, choices: Sequence[Choice], registry: Registry,
+    files: ExternalFiles | None = None,
+) -> Benched:  # fmt: skip
     """Verify and time these kernels on the machine that the request names. Raises
     EnvironmentProblem if it cannot be had."""
     with opened(request.machine, settings) as session:
@@ -99,7 +102,7 @@ def timed_choices(
             say(job_text(len(choices), settings) or "", request.machine.quiet)
             if not never_timed(request.machine.backend):  # or it has been said
                 say(untimed_text(settings) or "", request.machine.quiet)
-        files = external_files(request, quiet=True)
+        files = files or external_files(request)
         parts = measured(session, choices, files)
         records = recorder.all_records(parts)
         how = protocol(session, request.selection.kernels, parts)
@@ -117,7 +120,7 @@ def timed_choices(
         run=run, cases=tuple(case for part in parts for case in part.runnable),
         spec=session.spec,
         exit_code=130 if interrupted else _exit_code(
-            request, parts, records, settings.deadline.passed
+            request, parts, records, files, late=settings.deadline.passed
         ),
         interrupted=interrupted,
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
@@ -173,15 +176,17 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
 
 
 def _exit_code(
-    request: BenchRequest, parts: Sequence[Part], records: Sequence[Record], late: bool
-) -> int:
+    request: BenchRequest, parts: Sequence[Part], records: Sequence[Record], files: ExternalFiles,
+    *, late: bool,
+) -> int:  # fmt: skip
     """130 after Ctrl-C; if right kernels were to be timed and no round of any was finished, 4 where
-    time was short and else 6; otherwise that of the verdicts."""
+    time was short and else 6; otherwise that of the verdicts and of kernels that are left out."""
     if any(part.interrupted for part in parts):
         return 130
     times = [record.time_us for record in records if record.verdict == "pass"]
     tried = any(group.tried for part in parts for group in part.groups)
     codes = {4 if late else 6} if tried and times and not any(times) else set()
+    codes |= {why.exit_code for why in files.left_out}
     if request.strict:
         groups = [group for part in parts for group in part.groups]
         codes |= strict_codes(request, groups, records, rounds=request.timing.rounds)

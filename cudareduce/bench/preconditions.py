@@ -16,7 +16,7 @@ from typing import Any
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.external.files import ExternalFiles
+from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
@@ -35,10 +35,12 @@ _BUGS = re.compile(
     rf"{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
     r"|not all threads|is not possible here|never set"
 )
+#: An access outside of an array of fixed size: a launch that is inferred may be too large for it.
+_FIXED_ARRAY = re.compile(r"outside the array|invalid access at \(nil\), in no kernel")
 #: An access behind an argument of a kernel, in the words of the emulator.
 _BEHIND = re.compile(r"past the end of argument (\d+)")
-#: Seconds for which the precondition of a program is looked for.
-_FOUND_S = 15.0
+#: The part of the time that is left for one program: another verification follows.
+_ONE_PROGRAM = 2 / 3
 #: Inputs that every size is tried with: what fails with others hangs on values, not on the size.
 _OF_EVERY_SIZE = re.compile(
     r"\b(?:exact|named|random|positive|rising|falling|one-sided|extremum|spread)\b"
@@ -156,7 +158,14 @@ def with_races(session: Session, verdicts: Mapping[Case, Verdict]) -> dict[Case,
 def _is_bug(case: Case, reason: str) -> bool:
     if is_synchronisation_fault(reason):
         return True
-    return bool(_BUGS.search(reason)) and not _reads_partial_tile(case, reason)
+    excused = _is_too_large(case, reason) or _reads_partial_tile(case, reason)
+    return bool(_BUGS.search(reason)) and not excused
+
+
+def _is_too_large(case: Case, reason: str) -> bool:
+    """True if the inferred launch of a kernel may be the cause: it needs larger arrays."""
+    program = case.kernel.program
+    return program is not None and program.inferred and bool(_FIXED_ARRAY.search(reason))
 
 
 def _reads_partial_tile(case: Case, reason: str) -> bool:
@@ -207,11 +216,17 @@ def _with_precondition(
         return None, bug
     good = [shape for shape, v in outcomes.items() if v.outcome == "pass"]
     values = any(
-        not _OF_EVERY_SIZE.search(v.reason) and not _reads_partial_tile(case, v.reason)
+        not _OF_EVERY_SIZE.search(v.reason)
+        and not _reads_partial_tile(case, v.reason)
+        and not _is_too_large(case, v.reason)
         for v in failed.values()
     )
     sizes = (None if values else _size_condition(good, list(failed))) if failed else {}
-    if sizes and sizes.get("most", case.block) < case.block:
+    too_large = next((v.reason for v in failed.values() if _is_too_large(case, v.reason)), "")
+    if too_large and (not sizes or "multiple" in sizes):
+        return None, too_large
+    fits_rows = too_large and case.kernel.scope == "rows"
+    if sizes and sizes.get("most", case.block) < case.block and not fits_rows:
         return None, ""  # no author documents that a block is too large for its input
     if sizes and "most" in sizes and (bug := _bug_beyond(case, good, failed)):
         return None, bug
@@ -348,14 +363,17 @@ def _outcomes(
     session: Session, experiments: _Experiments, case: Case, shapes: Sequence[Shape] = ()
 ) -> Iterator[tuple[Shape, Verdict]]:
     """The verdict on each of these recorded sizes alone, of all without any."""
-    limits = session.backend.limits()
+    limits, program = session.backend.limits(), case.kernel.program
+    watched = program is not None and program.inferred  # that finds indices outside of arrays
     sets: dict[Case, TestSet] = {}
     shape_of: dict[Case, Shape] = {}
     for n, rows in shapes or recorded_shapes(case, _ONE_UP_TO):
         own = replace(case, name=f"{n} x {rows}")
         level: Level = "full" if n * rows <= _EVERY_UP_TO else "some"
         level = level if n * rows <= _SOME_UP_TO else "least"
-        sets[own] = TestSet(case=own, shapes=((n, rows),), limits=limits, level=level)
+        sets[own] = TestSet(
+            case=own, shapes=((n, rows),), limits=limits, level=level, watched=watched
+        )
         shape_of[own] = n, rows
     for own, verdict in experiments.verdicts(sets).items():
         yield shape_of[own], verdict
@@ -411,13 +429,14 @@ def preconditions(
         for case, verdict in verdicts.items()
         if session.jobs.emulator is not None and _may_have_precondition(case, verdict)
     ]
-    for case in left:
+    whole = session.settings.deadline
+    whole = whole if whole.seconds is not None else budget(len(left) * FILE_S)
+    for k, case in enumerate(left):
         verdict = verdicts[case]
-        left_s = min(budget(_FOUND_S).left_s, session.settings.deadline.left_s)
-        experiments = _Experiments(session, Deadline(left_s))
+        experiments = _Experiments(session, whole.share((len(left) - k) / _ONE_PROGRAM))
         found, cause = _with_precondition(session, experiments, case, files)
         if experiments.deadline.passed:
-            why = f"cannot be decided in {_FOUND_S:g} s: {verdict.reason}; --n N tries fewer sizes"
+            why = f"cannot be decided in time: {verdict.reason}; --n N tries fewer sizes"
             causes[case] = replace(skipped("time", why), effort=verdict.effort)
         elif found is not None and found != case:
             better[case] = found
@@ -428,7 +447,7 @@ def preconditions(
 
 def _resized(files: ExternalFiles, case: Case, sizes: Sequence[int]) -> Case | None:
     """The case with its program recorded at further numbers of elements; None if it cannot be."""
-    take = replace(files, sizes=sizes, shapes=(), tell=_ignore)
+    take = replace(files, sizes=sizes, shapes=(), tell=_ignore, left_out=[])
     path, old = case.kernel.path, case.kernel.program
     with suppress(UsageError, OSError):
         for kernel in take(path, read_source(path)):

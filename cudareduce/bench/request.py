@@ -19,9 +19,11 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.errors import UsageError
-from cudareduce.external.files import ExternalFiles
+from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.options import FileOptions, Requested
+from cudareduce.external.trial import budget
 from cudareduce.library.condition import Condition, Nan
+from cudareduce.library.header import SOURCES
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.progress import phase, say
@@ -158,14 +160,15 @@ def asked(terms: Terms, problem: ReductionOptions) -> Condition:
     return Condition(multiple=terms.multiple_of or 1, sizes=sizes, nan=terms.nan or "propagate")
 
 
-def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: bool) -> list[Choice]:
-    """The kernels named, those of the user's files on the terms of the request; a file without a
-    header is taken for what it looks like, and it is said what that is. A name that is not known,
-    or a file that cannot be taken, is a UsageError."""
+def chosen(
+    request: BenchRequest | VerifyRequest, registry: Registry, files: ExternalFiles
+) -> list[Choice]:
+    """The kernels named, those of the user's files on the terms of the request; kernels that are
+    left out are in `files`. A name that is not known, or a file of which no kernel can be taken, is
+    a UsageError."""
     selection, asks = request.selection, asked(request.terms, request.problem)
-    take = external_files(request, quiet=quiet)
     choices = []
-    for choice in registry.choose(selection.kernels, take, auto=True):
+    for choice in registry.choose(selection.kernels, files, auto=True):
         kernel = choice.kernel
         own = asks
         if kernel.program is not None:
@@ -178,7 +181,7 @@ def chosen(request: BenchRequest | VerifyRequest, registry: Registry, quiet: boo
     return choices
 
 
-def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> ExternalFiles:
+def external_files(request: BenchRequest | VerifyRequest) -> ExternalFiles:
     """What makes kernels of the user's files on the terms of a request."""
     selection, problem = request.selection, request.problem
     options = selection.files.with_shape(selection.block, selection.items)
@@ -187,12 +190,21 @@ def external_files(request: BenchRequest | VerifyRequest, *, quiet: bool) -> Ext
         op=problem.op or (), dtype=problem.dtype or (), op_expr=problem.op_expr,
         identity=problem.identity, rtol=problem.rtol, map=selection.mapped,
     )  # fmt: skip
-    tell = partial(say, quiet=quiet)
-    multiple = request.terms.multiple_of or 1
+    multiple, limit_s = request.terms.multiple_of or 1, request.machine.max_time
     return ExternalFiles(
-        options, tell, _shapes(problem), cache, requested, multiple=multiple,
-        only=request.terms.sizes_only,
+        options, say, _shapes(problem), cache, requested, multiple=multiple,
+        only=request.terms.sizes_only, limit_s=limit_s and limit_s / _file_count(selection),
     )  # fmt: skip
+
+
+def file_deadline(request: VerifyRequest) -> Deadline:
+    """The deadline for identifying and verifying all files that are named."""
+    limit_s = request.machine.max_time
+    return budget(_file_count(request.selection) * FILE_S) if limit_s is None else Deadline(limit_s)
+
+
+def _file_count(selection: Selection) -> int:
+    return max(1, sum(name.endswith(SOURCES) for name in selection.kernels))
 
 
 def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:

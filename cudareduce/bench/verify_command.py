@@ -17,6 +17,7 @@ from cudareduce.bench.request import (
     VerifyRequest,
     chosen,
     external_files,
+    file_deadline,
     opened,
     verify_settings,
 )
@@ -24,7 +25,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, recorded_lines
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.external.trial import budget
+from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.library.registry import load_registry
@@ -40,9 +41,6 @@ from cudareduce.verify.jobs import combined
 from cudareduce.verify.sanitizer import find_sanitizer, sanitized
 from cudareduce.verify.test_sets import edges
 from cudareduce.verify.verdict import Verdict, if_launched
-
-#: Seconds for recording, identifying and verifying external files, unless --max-time says more.
-_FILE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +76,11 @@ def verified(request: VerifyRequest) -> Verified:
     """The answers, at the sizes asked for or at those where reductions go wrong. Raises UsageError
     and EnvironmentProblem."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
-    deadline = budget(_FILE_S)
-    choices = chosen(request, registry, quiet)
+    deadline, files = file_deadline(request), external_files(request)
+    choices = chosen(request, registry, files)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
-    if request.machine.max_time is None and all(choice.kernel.program for choice in choices):
+    if request.machine.max_time is not None or all(choice.kernel.program for choice in choices):
         settings = replace(settings, deadline=deadline)
     with opened(request.machine, settings) as session:
         if request.sanitize:
@@ -93,7 +91,8 @@ def verified(request: VerifyRequest) -> Verified:
         groups: list[Group] = []
         codes: set[int] = set()
         for reduction, some in cases(session, choices).items():
-            answers = _on_conditions(session, _answers(session, some, reduction, request), request)
+            answers = _answers(session, some, reduction, request)
+            answers = _on_conditions(session, answers, request, files)
             records += recorder.records(answers.group, answers.cases)
             groups.append(answers.group)
             if answers.group.interrupted:
@@ -109,7 +108,11 @@ def verified(request: VerifyRequest) -> Verified:
     codes |= strict_codes(request, groups, records) if request.strict else set()
     return Verified(
         run=Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records)),
-        exit_code=130 if 130 in codes else worst_exit_code(codes | verdict_codes(records)),
+        exit_code=130
+        if 130 in codes
+        else worst_exit_code(
+            codes | verdict_codes(records) | {why.exit_code for why in files.left_out}
+        ),
         recorded=recorded_lines(choices),
     )
 
@@ -152,14 +155,15 @@ def _answers(
     return _Answers(tuple(case for case, _ in some), group)
 
 
-def _on_conditions(session: Session, answers: _Answers, request: VerifyRequest) -> _Answers:
+def _on_conditions(
+    session: Session, answers: _Answers, request: VerifyRequest, files: ExternalFiles
+) -> _Answers:
     """The answers, those that are right on some condition with the verdict on that."""
     group = answers.group
     if group.interrupted or all(v.outcome == "pass" for v in group.verdicts.values()):
         return answers
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
-        files = external_files(request, quiet=True)
         better, causes = preconditions(session, group.verdicts, files)
         group = replace(group, verdicts={**group.verdicts, **causes})
         some: Cases = [(case, None) for case in better.values()]

@@ -26,7 +26,7 @@ from cudareduce.bench.edges import at_edges
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.preconditions import with_races
 from cudareduce.bench.records import case_fields
-from cudareduce.bench.request import BenchRequest, bench_settings, chosen, opened
+from cudareduce.bench.request import BenchRequest, bench_settings, chosen, external_files, opened
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.bench.stream.run import SingleRank
@@ -654,7 +654,7 @@ def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) 
     bench = replace(bench, machine=machine)
     settings = bench_settings(bench)
     registry = load_registry(bench.selection.folders)
-    choices = list(map(without_index_only, chosen(bench, registry, quiet)))
+    choices = list(map(without_index_only, chosen(bench, registry, external_files(bench))))
     if comm.rank == 0:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
     with opened(machine, settings) as session:

@@ -103,6 +103,14 @@ void describe_place(void *context, char *text, size_t capacity) {
                                static_cast<char *>(library.dli_fbase)));
 }
 
+// What a launch did wrong before is the cause of a fault: an index outside of an array, say.
+bool write_fault(const char *line, int length) {
+  const std::string &found = diagnostics_text();
+  const std::string cause = found.substr(0, found.find('\n') + 1);
+  if (cause.empty()) return write(STDERR_FILENO, line, static_cast<size_t>(length)) >= 0;
+  return write(STDERR_FILENO, cause.data(), cause.size()) >= 0;
+}
+
 // A fault outside this runtime's kernels goes to the previous handler, such as that of the other
 // runtime in a process that has both the plain and the race-detecting one.
 void pass_on(int signal_number, siginfo_t *info, void *context) {
@@ -115,7 +123,7 @@ void pass_on(int signal_number, siginfo_t *info, void *context) {
   describe_place(context, place, sizeof place);
   const int length = snprintf(line, sizeof line, "%s: invalid access at %p, in no kernel\n",
                               place, info->si_addr);
-  if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
+  if (!write_fault(line, length)) _exit(140);
   sigaction(signal_number, &previous, nullptr);  // the fault repeats, and that handler gets it
 }
 
@@ -154,7 +162,7 @@ void on_fault(int signal_number, siginfo_t *info, void *context) {
                "{%s}: %s: invalid access at %p, %s; block (%u, %u, %u), thread (%u, %u, %u)\n", place,
                launch.entry->name, has_address ? info->si_addr : nullptr, where, block.x, block.y,
                block.z, thread.x, thread.y, thread.z);
-  if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(140);
+  if (!write_fault(line, length)) _exit(140);
   _exit(139);
 }
 

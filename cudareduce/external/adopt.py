@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 from cudareduce.budget import Deadline
-from cudareduce.errors import Undecided, UsageError
+from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.identify import Identification, Identity
 from cudareduce.external.options import NOTHING_REQUESTED, Requested
 from cudareduce.external.program import (
@@ -22,7 +22,7 @@ from cudareduce.external.program import (
 )
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
-from cudareduce.external.trial import Trials, budget
+from cudareduce.external.trial import Trials
 from cudareduce.library.condition import Condition
 from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
@@ -45,20 +45,22 @@ _MOST_ASSIGNMENTS, _FEW_ROLES = 24, 4
 _COMPARED = 100
 #: Bytes of an element in shared memory.
 _WORD = 4
-#: Seconds for which the operator of a program is looked for.
-_IDENTIFIED_S = 15.0
-#: Seconds for which the operators of all programs of a file are looked for.
-_FILE_S = 20.0
+#: Why a program is left out whose runs take too long.
+_TOO_SLOW = (
+    "cannot be identified in time: its launches take too long on the emulator, so let the file use "
+    "fewer elements or blocks, or give a longer --max-time"
+)
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The kernels of a file, and why programs of it are left out."""
+    """The kernels of a file, and why programs of it are left out: a UsageError, or Undecided if the
+    time was too short."""
 
-    kernels: tuple[Kernel, ...]
-    refused: tuple[str, ...]
+    kernels: tuple[Kernel, ...] = ()
+    refused: tuple[CudareduceError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +72,30 @@ class _Sized:
 
 
 def adopt(
-    recordings: Sequence[Recording], cache: Path | None, requested: Requested, *,
-    nearest: bool = True,
+    recordings: Sequence[Recording], cache: Path | None, requested: Requested, deadline: Deadline,
+    *, nearest: bool = True,
 ) -> Adopted:  # fmt: skip
     """The kernels of one entry of a file (main or a host function) from its recordings, the first
     of which is at the size in the file. What computes no known reduction is left out or, with
     `nearest`, taken for a wrong one of the nearest kind."""
     kernels: list[Kernel] = []
-    refused: list[str] = []
+    refused: list[CudareduceError] = []
     programs = list(_sized([recordings[0], *filter(_has_room(recordings[0]), recordings[1:])]))
     path = recordings[0].path
-    with Trials(path, cache, budget(_FILE_S)) as trials:
-        for sized in programs:
+    with Trials(path, cache, deadline) as trials:
+        for k, sized in enumerate(programs):
+            trials.deadline = deadline.share(len(programs) - k)
             try:
                 found = _adopted(sized, trials, cache, requested, nearest=nearest)
-            except Undecided as late:
-                if not kernels:
-                    raise
-                refused.append(str(late))
-                break
+            except Undecided:
+                refused.append(Undecided(f"{_name(sized.shown)} {_TOO_SLOW}"))
             except UsageError as error:
-                refused.append(f"{_name(sized.shown)} does not compile: {error}")
-                continue
-            if isinstance(found, str):
-                refused.append(found)
-                continue
-            kernels.append(found)
+                refused.append(UsageError(f"{_name(sized.shown)} does not compile: {error}"))
+            else:
+                if isinstance(found, Kernel):
+                    kernels.append(found)
+                else:
+                    refused.append(found)
     return Adopted(tuple(kernels), tuple(refused))
 
 
@@ -141,14 +141,13 @@ def _name(segment: Segment) -> str:
 
 def _adopted(
     sized: _Sized, trials: Trials, cache: Path | None, requested: Requested, *, nearest: bool
-) -> Kernel | str:
+) -> Kernel | CudareduceError:
     """The kernel of one program; else why it is left out."""
     reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
     source: tuple[int, int | None] | None = None  # the inputs of the best
-    deadline = budget(_IDENTIFIED_S)
     for roles in _likely_roles(sized, reference, trials, texts):
         if source not in (None, (roles.input, roles.other)):
             continue  # only another parameter may hold the result of these partial results
@@ -156,7 +155,7 @@ def _adopted(
         hung = any("no end" in fault for one, _ in tried for fault in one.identification.faults)
         initials = [initial for initial in INITIAL if initial or not hung] if unknown else [""]
         for initial in initials:
-            if deadline.passed:
+            if trials.deadline.passed:
                 break
             attempt = _attempt(sized, roles, initial, trials, texts, requested)
             if attempt is None:
@@ -191,13 +190,16 @@ def _adopted(
     for attempt, initial in tried[:1] if nearest and whole else ():
         if _is_wrong_anyway(attempt, reference.recording, cache, trials.deadline):
             return attempt.kernel(attempt.identification.supposed(), initial)
+    if trials.deadline.passed:
+        return Undecided(f"{_name(sized.shown)} {_TOO_SLOW}")
     if not tried:
         types = sorted({p.element for p, _ in reference.pointers()} - {""})
-        return f"{_name(sized.shown)} reads and writes {', '.join(types) or 'no memory'}"
+        memory = ", ".join(types) or "no memory"
+        return UsageError(f"{_name(sized.shown)} reads and writes {memory}")
     faults = [fault for attempt, _ in tried for fault in attempt.identification.faults]
     if faults and all(attempt.identification.faults for attempt, _ in tried):
-        return f"{_name(sized.shown)} cannot be run: {faults[0]}"
-    return (
+        return UsageError(f"{_name(sized.shown)} cannot be run: {faults[0]}")
+    return UsageError(
         f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
         "operator that is known (--op, --map or --op-expr name one)"
     )

@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, islice, product
+from itertools import chain, islice, permutations, product
 from math import lcm, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.errors import Undecided, UsageError
+from cudareduce.budget import Deadline
+from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.adopt import Adopted, adopt
 from cudareduce.external.device_code import DeviceFile, Function
 from cudareduce.external.options import Argument, LaunchOptions, Requested
@@ -32,18 +33,22 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import element_type
-from cudareduce.external.trial import budget
 from cudareduce.library.condition import Condition
 from cudareduce.library.program import Address, Program
 from cudareduce.reduction.dtypes import DTYPES
+from cudareduce.verify.test_sets import literals
 
 #: Sizes at which a launch is tried before it is recorded at all, and rows for the same.
 _TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (500, 2), (10, 96))
-#: Launches of one kernel that are tried, seconds for all of them, and instances of a template.
-_MOST_LAUNCHES, _LAUNCHES_S, _MOST_INSTANCES = 32, 15.0, 8
+#: Launches of one kernel that are tried, and instances of a template.
+_MOST_LAUNCHES, _MOST_INSTANCES = 32, 8
+#: The part of the time that is left for one launch, and for all before the sizes are recorded.
+_ONE_LAUNCH, _ALL_LAUNCHES = 1 / 2, 2 / 3
 _DEFAULT_BLOCK = 256
 #: Threads per block that are tried if a kernel is not recognised in any other block.
 _OTHER_BLOCKS = (32, 1024, 64)
+#: Constants in the code that may be a number of elements: the least, the largest, and how many.
+_FEWEST_FIXED, _MOST_FIXED, _MOST_CONSTANTS = 16, 2**22, 4
 #: Elements per row and rows.
 Shape = tuple[int, int]
 #: The device of the recorder: multiprocessors, and threads on each.
@@ -128,6 +133,8 @@ class Guess:
     shared: int = 0
     by_rows: bool = False
     flag: int = 0  # of each bool; each float gets 1 less this
+    shape: Shape | None = None  # the only one, of a kernel that has its size in its code
+    most_blocks: int = 2**31 - 1  # that a variable of the kernel has elements for
 
     def blocks(self, n: int, rows: int) -> int:
         """The number of blocks for `rows` rows of `n` elements."""
@@ -140,7 +147,8 @@ class Guess:
             "fill": min(cover, _SMS * max(1, _SM_THREADS // self.block)),
             "per_sm": min(cover, _SMS),
         }  # fmt: skip
-        return max(1, grid[self.grid] if self.grid in grid else int(self.grid))
+        blocks = grid[self.grid] if self.grid in grid else int(self.grid)
+        return max(1, min(blocks, self.most_blocks))
 
     def names(self, n: int, rows: int) -> dict[str, int]:
         """The values of the names in expressions."""
@@ -149,6 +157,12 @@ class Guess:
 
 
 _ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
+#: A template parameter that is a number.
+_WHOLE_NUMBER = re.compile(
+    r"(?:const\s+)?(?:std::)?(?:un)?(?:signed|int|long|short|char|auto|size_t|u?int\d+_t)\b"
+)
+#: The elements of an array in global memory.
+_VARIABLE_EXTENT = re.compile(r"\b__device__\b[^;(){}=]*\[\s*(\d+)\s*\]")
 #: What a kernel reads that is meant for several blocks.
 _BLOCK_INDEX = re.compile(r"blockIdx|gridDim|this_grid|group_index|block_rank|block_index")
 _GRIDS = {
@@ -176,6 +190,7 @@ class BareKernel:
     name: str
     parameters: tuple[Parameter, ...] = ()
     has_dynamic_shared: bool = False  # in its own body or in a function that it calls
+    most_blocks: int = 2**31 - 1  # if it takes any number: as many as its variable has elements
 
     @property
     def is_cooperative(self) -> bool:
@@ -194,7 +209,8 @@ class BareKernel:
     def tile(self, guess: Guess) -> int:
         """The number of elements that divides every size: a kernel without whole numbers does not
         know where its input ends."""
-        return 1 if self.integers() or guess.by_rows else guess.block * guess.items
+        known = self.integers() or guess.by_rows or guess.shape
+        return 1 if known else guess.block * guess.items
 
     @property
     def lanes(self) -> int:
@@ -278,8 +294,13 @@ class BareFile:
             try:
                 main = self._main([probe])
                 parameters = self._parameters(probe, main)
-                dynamic = "extern" in self._code([probe])
-                yield replace(probe, parameters=parameters, has_dynamic_shared=dynamic), main
+                code = self._code([probe])
+                extents = [int(extent) for extent in _VARIABLE_EXTENT.findall(code)]
+                strides = "gridDim" in function.body and bool(extents)
+                yield replace(
+                    probe, parameters=parameters, has_dynamic_shared="extern" in code,
+                    most_blocks=min(extents) if strides else probe.most_blocks,
+                ), main  # fmt: skip
             except UsageError as error:
                 yield error
 
@@ -307,8 +328,10 @@ class BareFile:
                 choices.append([*functors, *types[:1]] if k and functors else [*types, *functors])
             elif parameter.startswith("bool"):
                 choices.append(["true", "false"])
-            else:
+            elif _WHOLE_NUMBER.match(parameter):
                 choices.append([block, "4", "1", "8", "32"])
+            else:
+                choices.append(types)  # of a concept
         if not choices:
             yield f"{function.name}<>"
             return
@@ -478,16 +501,21 @@ class BareFile:
             define=self.options.defined,
         )  # fmt: skip
 
-    def kernel(self, function: Function, sizes: Sequence[int], shapes: Sequence[Shape]) -> Adopted:
+    def kernel(
+        self, function: Function, sizes: Sequence[int], shapes: Sequence[Shape], deadline: Deadline
+    ) -> Adopted:
         """The kernel of a function in the first launch under which it is recognised."""
-        found = self._recognised(function)
-        if isinstance(found, str):
+        found = self._recognised(function, deadline.share(1 / _ALL_LAUNCHES))
+        if not isinstance(found, Recognised):
             return Adopted((), (found,))
         finish = self.options.finish
         again = () if finish is None or not finish.startswith("relaunch") else (found,)
-        return self._at_all([found], again, sizes, shapes)
+        return self._at_all([found], again, sizes, shapes, deadline)
 
-    def chain(self, names: Sequence[str], sizes: Sequence[int], shapes: Sequence[Shape]) -> Adopted:
+    def chain(
+        self, names: Sequence[str], sizes: Sequence[int], shapes: Sequence[Shape],
+        deadline: Deadline,
+    ) -> Adopted:  # fmt: skip
         """The kernels of these names one after the other, each on the result of the one before.
         Raises UsageError."""
         links: list[Recognised] = []
@@ -495,19 +523,22 @@ class BareFile:
             function = next(f for f in self.device.kernels() if _is_named(f, name))
             first = replace(self, options=replace(self.options, block=None, items=None, grid=None,
                             shared=None)) if links else self  # fmt: skip
-            found = first._recognised(function, name)
-            if isinstance(found, str):
+            share = deadline.share((len(names) - len(links)) / _ALL_LAUNCHES)
+            found = first._recognised(function, share, name)
+            if not isinstance(found, Recognised):
                 return Adopted((), (found,))
             links.append(found)
-        return self._at_all(links, (), sizes, shapes)
+        return self._at_all(links, (), sizes, shapes, deadline)
 
-    def _recognised(self, function: Function, name: str | None = None) -> Recognised | str:
+    def _recognised(
+        self, function: Function, deadline: Deadline, name: str | None = None
+    ) -> Recognised | CudareduceError:
         """The instance and the launch under which a kernel fits a reduction best; else why it is
         left out."""
-        deadline = budget(_LAUNCHES_S)
         best: Recognised | None = None
         first: Recognised | None = None
-        refused, shown, error = "", BareKernel(self.path, function, function.name), ""
+        refused: CudareduceError | None = None
+        shown, error = BareKernel(self.path, function, function.name), ""
         for instance in self._instances(function, name):
             if isinstance(instance, UsageError):
                 error = error or _first_error(str(instance))
@@ -517,20 +548,22 @@ class BareFile:
             usual = tuple(_blocks_of(kernel))
             launches = islice(guesses(kernel, self.options, usual), _MOST_LAUNCHES)
             others = islice(guesses(kernel, self.options, _OTHER_BLOCKS), _MOST_LAUNCHES)
-            for guess in chain(launches, others):
-                if deadline.passed or (best is not None and guess.block in _OTHER_BLOCKS):
+            fixed = self._fixed(kernel, usual)
+            for guess in chain(launches, others, fixed):
+                again = guess.block in _OTHER_BLOCKS and not guess.shape
+                if deadline.passed:
                     break
+                if best is not None and again:
+                    continue
                 made = self._recorded(main, kernel, guess)
                 if not made:
                     continue
-                try:
-                    adopted = adopt(made, self.cache, self.requested, nearest=False)
-                except Undecided as late:  # another launch may be quicker
-                    refused = str(late)
-                    continue
-                refused = next(iter(adopted.refused), refused)
-                if "does not compile" in refused:
-                    error = error or _first_error(refused)
+                own = deadline.share(1 / _ONE_LAUNCH)  # another launch may be quicker
+                adopted = adopt(made, self.cache, self.requested, own, nearest=False)
+                late = [why for why in adopted.refused if isinstance(why, Undecided)]
+                refused = refused if late and refused else next(iter(adopted.refused), refused)
+                if "does not compile" in str(refused):
+                    error = error or _first_error(str(refused))
                     break
                 for program in (one.program for one in adopted.kernels if one.program):
                     if best is None or program.fit > best.program.fit:
@@ -538,12 +571,12 @@ class BareFile:
                 if best is not None and best.program.fit == 1:
                     return best
                 if first is None and self.options.arg and not adopted.kernels:
-                    near = adopt(made, self.cache, self.requested)
+                    near = adopt(made, self.cache, self.requested, own)
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
-            refused = (
+            refused = UsageError(
                 f"{best.kernel.name} cannot be run at every size: {fault}" if fault else
                 f"{best.kernel.name} is not recognised as a reduction at every size"
             )  # fmt: skip
@@ -551,14 +584,33 @@ class BareFile:
         chosen = best or first
         if chosen is not None:
             return chosen
-        why = refused or (f"{function.name} does not compile: {error}" if error else
-                          f"{function.name} launches nothing")  # fmt: skip
-        return f"{why}. To launch it as it is meant: {command_to_copy(shown, self.options, error)}"
+        if refused is None and deadline.passed:
+            refused = Undecided(f"{function.name} was not tried: the time was over before")
+        why = refused or UsageError(
+            f"{function.name} does not compile: {error}" if error else
+            f"{function.name} launches nothing"
+        )  # fmt: skip
+        return _with_command(why, command_to_copy(shown, self.options, error))
+
+    def _fixed(self, kernel: BareKernel, blocks: Sequence[int]) -> Iterator[Guess]:
+        """Launches of a kernel that gets no whole number, on as many elements as its code has
+        constants for; and on rows, if two constants are their extents."""
+        if kernel.integers() or self.only:
+            return
+        constants = sorted(literals(self._code([kernel])), reverse=True)
+        sizes = [n for n in constants if _FEWEST_FIXED <= n <= _MOST_FIXED][:_MOST_CONSTANTS]
+        wholes = [(n, 1) for n in sizes]
+        matrices = [pair for pair in permutations(sizes, 2) if prod(pair) <= _MOST_FIXED]
+        for shape in (*wholes, *matrices):
+            for guess in guesses(kernel, self.options, blocks):
+                if guess.by_rows == (shape[1] > 1) and guess.items == 1:
+                    yield replace(guess, shape=shape)
 
     def _recorded(self, main: CompiledMain, kernel: BareKernel, guess: Guess) -> list[Recording]:
         """The recordings of one launch at small sizes."""
         found = []
-        tried = self.only or tried_shapes(guess, lcm(kernel.tile(guess), self.multiple))
+        usual = tried_shapes(guess, lcm(kernel.tile(guess), self.multiple))
+        tried = self.only or ((guess.shape,) if guess.shape else usual)
         for n, rows in tried:
             with suppress(UsageError):
                 found.append(self._record(main, [kernel], [Stage(kernel, guess, n, rows)]))
@@ -566,7 +618,7 @@ class BareFile:
 
     def _at_all(
         self, links: Sequence[Recognised], again: Sequence[Recognised], sizes: Sequence[int],
-        shapes: Sequence[Shape],
+        shapes: Sequence[Shape], deadline: Deadline,
     ) -> Adopted:  # fmt: skip
         """The kernels one after the other, at all sizes; those in `again` are launched on their own
         partial results until one is left."""
@@ -576,6 +628,8 @@ class BareFile:
         kernels = list(dict.fromkeys(link.kernel for link in links))
         main, made = self._main(kernels), list[Recording]()
         usual = [] if self.only else shapes_of(guess, sizes, lcm(tile, self.multiple))
+        if guess.shape:
+            own, usual = [], [guess.shape]
         shown = max(own or usual, key=prod, default=(1, 1))
         for n, rows in dict.fromkeys((shown, *usual, *own)):
             with suppress(UsageError):
@@ -584,19 +638,29 @@ class BareFile:
                 made.append(self._record(main, kernels, stages, result))
         if not made:
             name = links[0].kernel.name
-            return Adopted((), (f"{name} leaves an unknown number of partial results",))
+            why = UsageError(f"{name} leaves an unknown number of partial results")
+            return Adopted((), (why,))
         known = bool(self.options.arg or self.requested.op or self.requested.op_expr)
-        found = adopt(made, self.cache, self.requested, nearest=known)
+        found = adopt(made, self.cache, self.requested, deadline, nearest=known)
         command = command_to_copy(links[0].kernel, self.options)
-        refused = tuple(f"{why}. To launch it as it is meant: {command}" for why in found.refused)
+        refused = tuple(_with_command(why, command) for why in found.refused)
         alone = links[0].program.computes if len(links) == 1 else None
         for one in found.kernels:
             computes = one.program.computes if one.program else None
             if alone is not None and computes is not None and computes.op != alone.op:
                 name = links[0].kernel.name
-                return Adopted((), (f"{name} is recognised at small sizes only: {command}",))
+                why = UsageError(f"{name} is recognised at small sizes only")
+                return Adopted((), (_with_command(why, command),))
         asks = Condition(multiple=tile)
-        whole = tuple(replace(one, asks=asks) if tile > 1 else one for one in found.kernels)
+        whole = tuple(
+            replace(
+                one, asks=asks if tile > 1 else one.asks,
+                program=one.program and replace(
+                    one.program, inferred=not self.options.sets_launch
+                ),
+            )
+            for one in found.kernels
+        )  # fmt: skip
         finish = self.options.finish
         if finish in ("none", "atomic") and any(one.finish == "host" for one in whole):
             raise UsageError(
@@ -739,7 +803,8 @@ def guesses(kernel: BareKernel, launch: LaunchOptions, blocks: Sequence[int]) ->
             for items in (
                 (launch.items,) if launch.items else (1, 2, 4) if grid == "cover" else (1,)
             ):
-                yield Guess(block, grid, words, items, shared, by_rows, flag)
+                most = kernel.most_blocks
+                yield Guess(block, grid, words, items, shared, by_rows, flag, most_blocks=most)
 
 
 def _blocks_of(kernel: BareKernel) -> Iterator[int]:
@@ -797,6 +862,11 @@ def shapes_of(guess: Guess, sizes: Sequence[int], tile: int) -> list[Shape]:
     return sorted(shapes, key=prod)
 
 
+def _with_command(why: CudareduceError, command: str) -> CudareduceError:
+    """The error, with a command that launches the kernel as the user says."""
+    return type(why)(f"{why}. To launch it as it is meant: {command}")
+
+
 def _first_error(messages: str) -> str:
     """The first error of a compiler."""
     lines = [line.strip(" |") for line in messages.splitlines()]
@@ -804,7 +874,49 @@ def _first_error(messages: str) -> str:
     return first.replace("the host code does not compile here: ", "")
 
 
-_UNKNOWN_NAME = re.compile(r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared)")
+_UNKNOWN_NAME = re.compile(
+    r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared|is not a type)"
+)
+#: Names of types, and of the parameter that the result goes to.
+_TYPE_NAME = re.compile(r"(?i)_t$|type|real|scalar|number|float|^T\d?$")
+_RESULT_NAME = re.compile(r"(?i)out|res|dst|dest|sum|total|ans|max|min|prod|odata|mean|norm|dot")
+
+
+def _roles(kernel: BareKernel, parameters: Sequence[Parameter]) -> dict[str, str]:
+    """What --arg says of each pointer: the inputs are those that the kernel does not write, the
+    result is the one whose name says so, else the last that it writes."""
+    pointers = [p.name for p in parameters if p.kind == "pointer"]
+    body = kernel.function.body
+    stored = r"(?:\*\s*{0}\b|\b{0}\s*\[[^;=]*\])\s*(?:[-+*/&|^]?=(?!=)|\+\+|--)"
+    atomic = [name for name in pointers if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b", body)]
+    written = [
+        p.name for p in parameters
+        if p.kind == "pointer" and not p.read_only
+        and (p.name in atomic or re.search(stored.format(p.name), body))
+    ]  # fmt: skip
+    written = (
+        written or [p.name for p in parameters if p.kind == "pointer" and not p.read_only][-1:]
+    )
+    inputs = [name for name in pointers if name not in written]
+    if not inputs and len(written) > 1:
+        inputs = written[:1]
+        written = written[1:]
+    named = [name for name in written if _RESULT_NAME.search(name)] or written
+    roles = dict(zip(inputs, ("in", "in2"), strict=False))
+    if named:
+        roles[named[-1]] = "out" if inputs else "in"
+    left = (name for name in pointers if name not in roles)
+    return roles | {name: "zeroed:n" if name in atomic else "scratch:n" for name in left}
+
+
+def _missing(error: str, block: str, defined: Sequence[str]) -> Iterator[str]:
+    """Definitions of the names that the compiler does not know: types, and constants, which are
+    likely to be the threads of a block."""
+    known = {one.partition("=")[0] for one in defined}
+    for k, name in enumerate(dict.fromkeys(_UNKNOWN_NAME.findall(error))):
+        is_type = f"'{name}' does not name a type" in error or _TYPE_NAME.search(name)
+        if name not in known and (k == 0 or name.isupper()):
+            yield f"{name}={'float' if is_type else block}"
 
 
 def command_to_copy(kernel: BareKernel, launch: LaunchOptions, error: str = "") -> str:
@@ -816,20 +928,15 @@ def command_to_copy(kernel: BareKernel, launch: LaunchOptions, error: str = "") 
     grid = str(launch.grid or "cover")
     words = ["cudareduce", "verify", str(kernel.path), "--entry", kernel.name]
     words += ["--block", block, "--grid", grid]
-    left = {"in": ["in", "in2"], "out": ["out"], "integer": ["n", "rows"]}
+    roles, extents = _roles(kernel, parameters), ["n", "rows"]
     for parameter in parameters:
-        kind = parameter.kind
-        if kind == "pointer":
-            kind = "in" if parameter.read_only else "out"
         usual = {"float": "1.0", "bool": "false", "integer": "1", "other": "{}"}
-        value = usual.get(kind, "scratch:n")
-        if left.get(kind):
-            value = left[kind].pop(0)
+        value = roles.get(parameter.name) or usual[parameter.kind]
+        if parameter.kind == "integer" and extents:
+            value = extents.pop(0)
         given = said.get(parameter.name)
         words += ["--arg", f"{parameter.name}={given.what if given else value}"]
-    unknown = _UNKNOWN_NAME.search(error)
-    missing = [f"{unknown[1]}=float"] if unknown else []
-    for definition in (*launch.defined, *missing):
+    for definition in (*launch.defined, *_missing(error, block, launch.defined)):
         words += ["-D", definition]
     for folder in launch.headers:
         words += ["-I", str(folder)]

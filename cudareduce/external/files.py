@@ -6,27 +6,35 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from cudareduce.errors import UsageError
-from cudareduce.external.adopt import SIZES, adopt
+from cudareduce.budget import Deadline
+from cudareduce.errors import CudareduceError, EnvironmentProblem, Undecided, UsageError
+from cudareduce.external.adopt import SIZES, Adopted, adopt
 from cudareduce.external.bare import BareFile
 from cudareduce.external.build import RecordingError
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Requested
 from cudareduce.external.recorder import HostFile
 from cudareduce.external.recording import Recording
+from cudareduce.external.trial import budget, build_runtimes
 from cudareduce.library.kernel import Kernel
 
-#: Kernels that are left out are listed up to here.
-_MOST_REFUSED = 5
+#: Seconds for one file on an idle machine: to record, identify and verify it and to find the
+#: precondition under which it is right.
+FILE_S = 25.0
+#: The part of them that is left for verification.
+_VERIFIED = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalFiles:
     """Makes kernels of external files. `shapes` are requested elements per row and rows, `sizes`
-    the numbers of elements at which launches are recorded; `tell` prints a sentence."""
+    the numbers of elements at which launches are recorded; `tell` prints a sentence. `limit_s` are
+    the seconds for each file if the user limits them; `left_out` collects why kernels are left
+    out."""
 
     options: LaunchOptions
     tell: Callable[[str], None]
@@ -36,45 +44,56 @@ class ExternalFiles:
     sizes: Sequence[int] = SIZES
     multiple: int = 1  # that divides every size, as the user says
     only: bool = False  # no shapes but the requested ones
+    limit_s: float | None = None
+    left_out: list[CudareduceError] = field(default_factory=list, compare=False)
 
     def __call__(self, path: Path, text: str) -> Sequence[Kernel]:
         """The kernels of a file. Raises UsageError if there are none."""
+        if self.cache is None:
+            with TemporaryDirectory(prefix="cudareduce-external-") as folder:
+                return replace(self, cache=Path(folder))(path, text)
         options = self.options
         found: Sequence[Kernel] = ()
+        with suppress(EnvironmentProblem):  # reported where it is used
+            build_runtimes(self.cache)  # once for each installation: not of this file's time
+        part = 1 - _VERIFIED
+        deadline = budget(part * FILE_S) if self.limit_s is None else Deadline(part * self.limit_s)
         if not options.sets_launch and options.finish is None:
-            found = self._recorded(path)
-        return found or self._bare(path, text)
+            found = self._recorded(path, deadline)
+        return found or self._bare(path, text, deadline)
 
-    def _recorded(self, path: Path) -> Sequence[Kernel]:
+    def _recorded(self, path: Path, deadline: Deadline) -> Sequence[Kernel]:
         """The kernels that the file's host code launches; none if it cannot be recorded."""
         options = self.options
-        host = HostFile(path, options.headers, options.defined, self.cache)
+        host = HostFile(path, options.headers, options.defined, self.cache, deadline=deadline)
         try:
             first = host.record()
         except RecordingError:
             return ()
         if not any(b.symbol is None for recording in first for b in recording.buffers):
             return ()  # it launches with pointers that it never sets
-        kernels: list[Kernel] = []
-        refused: list[str] = []
-        for recording in first:
-            found = adopt((recording, *self._sized(host, recording)), self.cache, self.requested)
-            kernels += found.kernels
-            refused += found.refused
-        unlike = any("not recognised" in words for words in refused)
+        made = []
+        for k, recording in enumerate(first):
+            share = deadline.share(len(first) - k)
+            recordings = recording, *self._sized(host, recording)
+            made.append(adopt(recordings, self.cache, self.requested, share))
+        kernels = [kernel for one in made for kernel in one.kernels]
+        unlike = any("not recognised" in str(why) for one in made for why in one.refused)
         if not kernels and not unlike and all(one.entry != "main" for one in first):
             return ()  # the arguments of a host function are ours, and may be wrong
-        named = [kernel for kernel in kernels if self._is_named(kernel)]
-        if not named and (options.entry or options.chain):
-            return ()
-        return self._kept(path, named, refused)
+        if options.entry or options.chain:
+            named = tuple(kernel for kernel in kernels if self._is_named(kernel))
+            return self._kept(path, [Adopted(named)]) if named else ()
+        return self._kept(path, made)
 
-    def _kept(
-        self, path: Path, kernels: Sequence[Kernel], refused: Sequence[str]
-    ) -> Sequence[Kernel]:
-        """The kernels, after the others were reported. Raises UsageError if there are none."""
+    def _kept(self, path: Path, made: Sequence[Adopted]) -> Sequence[Kernel]:
+        """The kernels, after the others were reported. Raises UsageError or Undecided if there are
+        none."""
+        kernels = [kernel for one in made for kernel in one.kernels]
+        refused = [why for one in made for why in one.refused]
         if not kernels:
-            raise UsageError(f"{path}: {'; '.join(refused)}")
+            error = Undecided if all(isinstance(why, Undecided) for why in refused) else UsageError
+            raise error(f"{path}: {'; '.join(map(str, refused))}")
         if len(kernels) == 1 and path.stem.isidentifier():
             kernels = [replace(kernels[0], id=path.stem)]
         numbers = Counter(kernel.id for kernel in kernels)
@@ -82,10 +101,9 @@ class ExternalFiles:
             kernel if numbers[kernel.id] == 1 else replace(kernel, id=f"{kernel.id}#{k + 1}")
             for k, kernel in enumerate(kernels)
         ]
-        for words in refused[:_MOST_REFUSED]:
-            self.tell(f"{path}: {words}: left out")
-        if len(refused) > _MOST_REFUSED:
-            self.tell(f"{path}: {len(refused) - _MOST_REFUSED} more kernels are left out")
+        for why in refused:
+            self.tell(f"{path}: not judged: {why}")
+        self.left_out.extend(refused)
         return kernels
 
     def _is_named(self, kernel: Kernel) -> bool:
@@ -110,23 +128,22 @@ class ExternalFiles:
             return [one for one in found if one.entry.rpartition("(")[0] == called]
         return ()
 
-    def _bare(self, path: Path, text: str) -> Sequence[Kernel]:
+    def _bare(self, path: Path, text: str, deadline: Deadline) -> Sequence[Kernel]:
         """The kernels of a file, each in the first launch under which it is recognised."""
         options = self.options
         device = read_device_file(path, text, options.headers, options.defined)
         only = self.shapes if self.only else ()
         file = BareFile(path, device, options, self.requested, self.cache, self.multiple, only)
-        kernels: list[Kernel] = []
-        refused: list[str] = []
-        functions = file.functions()
-        if options.chain:
-            made = [file.chain(names, self.sizes, self.shapes) for names in options.chains]
-        else:
-            made = [file.kernel(function, self.sizes, self.shapes) for function in functions]
-        for one in made:
-            kernels += one.kernels
-            refused += one.refused
-        return self._kept(path, kernels, refused)
+        functions, chains = file.functions(), options.chains
+        left = len(chains or functions)
+        made: list[Adopted] = []
+        for chain in chains:
+            own = deadline.share(left - len(made))
+            made.append(file.chain(chain, self.sizes, self.shapes, own))
+        for function in () if chains else functions:
+            own = deadline.share(left - len(made))
+            made.append(file.kernel(function, self.sizes, self.shapes, own))
+        return self._kept(path, made)
 
 
 def _names(kernel: str) -> tuple[str, ...]:

@@ -61,8 +61,6 @@ class Limits:
     steps: int = 10_000
     copy_bytes: int = 1 << 20  # contents of a longer copy are not kept
     all_copy_bytes: int = 8 << 20  # of a whole recording
-    search_s: float = 12.0  # for what sets the size
-    sizes_s: float = 12.0  # for runs at other sizes
 
 
 DEFAULT_LIMITS = Limits()
@@ -176,6 +174,7 @@ class HostFile:
     define: tuple[str, ...] = ()
     cache: Path | None = None
     limits: Limits = DEFAULT_LIMITS
+    deadline: Deadline = field(default_factory=Deadline, compare=False, repr=False)
     _built: dict[tuple[bytes, tuple[str, ...] | None], Executable] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -311,7 +310,7 @@ class HostFile:
 
     def _function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
         executable = self.build(self.text(), names)
-        deadline = Deadline(self.limits.sizes_s)
+        deadline = self.deadline.share(2)
         recorded = [
             self._function(executable, number, (size,))
             for size in sizes
@@ -331,7 +330,7 @@ class HostFile:
             return ()
         knob, scale = found
         recordings = []
-        deadline = Deadline(self.limits.sizes_s)
+        deadline = self.deadline.share(2)
         for number in sorted({scale.number(size) for size in sizes}):
             if deadline.passed:
                 break
@@ -354,7 +353,7 @@ class HostFile:
         self, code: bytes, executable: Executable, base: HostRun
     ) -> tuple[_Knob, Scale] | None:
         """The first knob that the largest buffer's elements are in proportion to."""
-        deadline = Deadline(self.limits.search_s)
+        deadline = self.deadline.share(2)
         for knob in self._knobs(code, executable, base):
             if deadline.passed:
                 return None

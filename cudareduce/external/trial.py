@@ -19,7 +19,7 @@ import numpy as np
 from cudareduce.backend import Buffer, Source
 from cudareduce.budget import Deadline
 from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.emulator.toolchain import Toolchain, resolve_locations
 from cudareduce.errors import BuildError, CudareduceError, Undecided
 from cudareduce.launch.bound import Replay
 from cudareduce.library.program import Program, Run
@@ -38,6 +38,13 @@ def budget(seconds: float) -> Deadline:
     """A deadline of so many seconds, of more if the machine has other work."""
     crowded = os.getloadavg()[0] / cpu_count()
     return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
+
+
+def build_runtimes(cache: Path) -> None:
+    """Compile the emulator with and without detection of data races, unless the cache has it.
+    Raises EnvironmentProblem."""
+    for watched in (False, True):
+        Toolchain(cache, watched).runtime()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +82,7 @@ class Trials:
         """What the `wanted` buffers, without any all, hold after a run from memory full of `byte`.
         Raises BuildError, EnvironmentProblem, and Undecided after the deadline."""
         if self.deadline.passed:
-            raise Undecided(
-                f"{self._path}: cannot be decided here: its launches take too long on the emulator "
-                "to find out what they compute; let the file use fewer elements or blocks"
-            )
+            raise Undecided(f"{self._path}: the time to identify it is over")
         if self._hung >= _MOST_HUNG:
             return Fault(f"no end after {_RUN_S:g} s")
         if self._pipe is None:

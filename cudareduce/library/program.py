@@ -119,6 +119,7 @@ class Program:
     fault: str = ""  # why a small run gave no result
     fixed: bool = False  # n cannot be varied: the size is the file's
     called: bool = False  # a host function, which may be called again while its variables live
+    inferred: bool = False  # no host code and no option says how its kernels are launched
     root: bool = False  # its results are square roots of what it computes
 
     def run(self, n: int, rows: int) -> Run | None:

@@ -141,7 +141,9 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     ]  # fmt: skip
     # A grid of fixed size is as large for few elements.
     step = -(-sum(threads) // _MANY_THREADS) or 1
+    longest = max(small, default=None)
     small = small[:: min(step, max(1, len(small) // _FEWEST_SIZES))]
+    small += [longest] if longest and longest not in small else []
     large = [shape for shape in allowed if _FEW < prod(shape) <= most]
     return (*small, *large[:1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from cudareduce.library.kernel import Kernel
 
 #: Each launches kernels many times on the emulator until their roles are known.
 pytestmark = pytest.mark.long
+
+Call = Callable[..., tuple[int, str, str]]
 
 TWO = """
 __global__ void first(const float *x, float *partial, int n)
@@ -174,3 +177,81 @@ def test_the_result_may_be_a_variable(tmp_path: Path) -> None:
 def test_unknown_names(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words.replace("(", r"\(").replace(")", r"\)")):
         kernels_of(TWO, tmp_path, **options)
+
+
+FIXED = """
+#define N 96
+__global__ void sum(int *in, int *out)
+{
+    __shared__ int s[N];
+    s[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    int all = 0;
+    for (int k = 0; k < N; k++) all += s[k];
+    *out = all;
+}
+"""
+COUNTED = """
+__device__ float partials[8];
+__device__ unsigned arrived;
+__global__ void sum(const float *in, float *out, int n)
+{
+    float a = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        a += in[i];
+    __shared__ float s;
+    if (threadIdx.x == 0) s = 0;
+    __syncthreads();
+    atomicAdd(&s, a);
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    partials[blockIdx.x] = s;
+    __threadfence();
+    if (atomicInc(&arrived, gridDim.x - 1) != gridDim.x - 1) return;
+    float all = 0;
+    for (int k = 0; k < gridDim.x; k++) all += ((volatile float *)partials)[k];
+    *out = all;
+}
+"""
+RACY = """
+__global__ void shifted(const float *in, float *out, int n)
+{
+    __shared__ float s[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? in[i] : 0;
+    if (i < n) out[i] = s[threadIdx.x ^ 1];
+}
+"""
+CONCEPT = """
+template <class T> concept Number = sizeof(T) > 1;
+template <Number T> __global__ void sum(const T *in, T *out, int n)
+{
+    T a = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) a += in[i];
+    atomicAdd(out, a);
+}
+"""
+
+
+def test_a_constant_of_the_code_is_the_number_of_elements(tmp_path: Path) -> None:
+    [kernel] = kernels_of(FIXED, tmp_path)
+    assert kernel.asks.sizes == (96,) and launches(kernel, 96) == [(1, 96)]
+
+
+def test_a_grid_has_as_many_blocks_as_a_variable_has_elements(tmp_path: Path) -> None:
+    [kernel] = kernels_of(COUNTED, tmp_path)
+    assert launches(kernel, 4096) == [(8, 256)]
+
+
+def test_a_parameter_of_a_concept_gets_a_type(tmp_path: Path) -> None:
+    [kernel] = kernels_of(CONCEPT, tmp_path)
+    assert kernel.program is not None and kernel.program.kernels == ("sum<float>",)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_is_not_judged_ends_with_2(cudareduce: Call, tmp_path: Path) -> None:
+    path = tmp_path / "two.cu"
+    path.write_text(CONCEPT + RACY)
+    code, out, err = cudareduce("verify", path, "--backend", "cpu")
+    assert code in (2, 4) and " right " in out and "not judged: shifted" in err, out + err

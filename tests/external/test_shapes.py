@@ -158,6 +158,33 @@ def test_a_command_to_copy_names_every_parameter() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("parameters", "body", "roles"),
+    [
+        ("int *in, int *out", "*out = in[0];", ["in=in", "out=out"]),
+        ("float *r, float *x", "r[blockIdx.x] += x[0];", ["r=out", "x=in"]),
+        ("float *x, unsigned *count, float *sum", "atomicInc(count, 1); *sum = x[0];",
+         ["x=in", "count=zeroed:n", "sum=out"]),
+        ("float *data", "data[0] += data[1];", ["data=in"]),
+    ],
+)  # fmt: skip
+def test_a_command_to_copy_takes_what_is_written_for_the_result(
+    parameters: str, body: str, roles: list[str]
+) -> None:
+    text = f"__global__ void k({parameters}) {{ {body} }}"
+    [function] = read_device_file(Path("k.cu"), text, (), ()).kernels()
+    words = command_to_copy(BareKernel(Path("k.cu"), function, "k"), LaunchOptions()).split()
+    assert [word for word in words if "=" in word] == roles
+
+
+def test_a_command_to_copy_defines_a_constant_as_the_threads_of_a_block() -> None:
+    [function] = read_device_file(Path("k.cu"), "__global__ void k(int *x) {}", (), ()).kernels()
+    error = "k.cu:1: error: 'BLOCK_SIZE' was not declared in this scope"
+    options = LaunchOptions(block=128)
+    command = command_to_copy(BareKernel(Path("k.cu"), function, "k"), options, error)
+    assert command.endswith("-D BLOCK_SIZE=128")
+
+
 def test_a_divisor_is_strengthened_by_further_sizes() -> None:
     good = [(n, 1) for n in (256, 512, 4096)]
     assert _size_condition(good, [(1000, 1)]) == {"multiple": 256}

@@ -16,6 +16,7 @@ from cudareduce.bench.request import (
     VerifyRequest,
     bench_settings,
     chosen,
+    external_files,
     opened,
     verify_settings,
 )
@@ -124,7 +125,7 @@ def _opened(
     """A session and the selected kernels. Outputs that would overwrite a kernel or the array are a
     UsageError."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
-    choices = chosen(request, registry, quiet)
+    choices = chosen(request, registry, external_files(request))
     read = (array.file.path,) if array.file else ()
     request.outputs.check(*(choice.kernel.path for choice in choices), *read)
     with opened(request.machine, settings) as session:
