@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 #: Joins lines that belong together, so that none can pass for a line of its own.
@@ -24,6 +25,19 @@ def shown(text: str, keep: str = "") -> str:
 def lines_shown(text: str, between: str = CONTINUED) -> str:
     """`shown` for a text of several lines, such as a compiler's message."""
     return between.join(shown(line.expandtabs()) for line in text.splitlines())
+
+
+def json_shown(text: str) -> str:
+    """JSON with the same values, in which no string is a command for a CI log."""
+    return text.replace("##[", "#\\u0023[")
+
+
+def source_shown(text: str) -> str:
+    """Source text to print: as it is, except for control characters and, in a log of GitHub Actions
+    or Azure, commands."""
+    if not (os.environ.get("GITHUB_ACTIONS") or os.environ.get("TF_BUILD")):
+        return shown(text, "\n\t")
+    return "\n".join(shown(line, "\t") for line in text.split("\n"))
 
 
 def _escape(character: str) -> str:

@@ -20,7 +20,7 @@ from cudareduce.compare.machine_code import (
 )
 from cudareduce.compare.nvcc import entry_symbol, find_nvcc, main_reduction, reading_stage
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
-from cudareduce.escapes import shown
+from cudareduce.escapes import shown, source_shown
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import FileOptions
 from cudareduce.grouping import group_by
@@ -116,7 +116,7 @@ def facts_text(registry: Registry, kernel: Kernel, results: Sequence[Path]) -> s
     lines = [kernel.id]
     for key, value in _facts(registry, kernel, results):
         lines += wrap(
-            f"{key:<{_KEY}}{value}", width, subsequent_indent=" " * _KEY,
+            f"{key:<{_KEY}}{shown(value)}", width, subsequent_indent=" " * _KEY,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
     return "\n".join(lines)
@@ -414,7 +414,7 @@ def diff_text(registry: Registry, kernel: Kernel) -> str:
 
 def _print(text: str, language: str | None) -> None:
     """Print source text, on a terminal with syntax highlighting."""
-    text = shown(text, "\n\t")
+    text = source_shown(text)
     if language is None or not coloured():
         sys.stdout.write(text)
         return

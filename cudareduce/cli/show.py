@@ -12,6 +12,7 @@ from cudareduce.cli.options import FILES, SHAPE, one_word, styles, with_options
 from cudareduce.cli.request import make_request
 from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Named, Place, Word
 from cudareduce.errors import UsageError
+from cudareduce.escapes import json_shown
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 
@@ -68,7 +69,7 @@ def list_(
     elif techniques:
         print_sections([techniques_section(chosen_of(registry, name))])
     elif style == "json":
-        click.echo(list_json(registry, name))
+        click.echo(json_shown(list_json(registry, name)))
     else:
         print_sections(list_section(registry, name))
     return 0

@@ -26,7 +26,10 @@ from cudareduce.report.section import Section
 #: Marks the comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"
 #: Code, in which GitHub links nothing, and the starts of what it links elsewhere.
-_LINK = re.compile(r"(`+).*?\1|\bhttps?(?=://)|\bwww(?=\.)|\bGH(?=-\d)|\b[\da-f]{39}(?=[\da-f]\b)")
+_LINK = re.compile(
+    r"(`+).*?\1|\b(?:https?|ftp)(?=://)|\bwww(?=\.)|\bGH(?=-\d)|\b[\da-f]{39}(?=[\da-f]\b)",
+    re.IGNORECASE,
+)
 #: GitHub rejects comments above 65 536 characters.
 _LONGEST_COMMENT = 65_000
 #: GitHub shows ten annotations of a kind for each step and drops the rest silently.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cudareduce.errors import UsageError
+from cudareduce.escapes import json_shown
 from cudareduce.library.header import SOURCES
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
@@ -85,6 +86,10 @@ def _option(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
+def _printable(style: str, text: str) -> str:
+    return json_shown(text) if "json" in style else text
+
+
 def publish(
     outputs: Outputs,
     sections: Sequence[Section],
@@ -103,12 +108,13 @@ def publish(
     for name, path in outputs.files.items():
         write_text(path, makers[name]())
     if outputs.piped is not None:
-        sys.stdout.write(makers[outputs.piped]())
+        sys.stdout.write(_printable(outputs.piped, makers[outputs.piped]()))
     elif outputs.style == "table":
         print_sections(sections)
         print(*commands, sep="\n", end="\n" * bool(commands), flush=True)
         return
     else:
-        sys.stdout.write({**makers, **(printed or {})}[outputs.style]())
+        text = {**makers, **(printed or {})}[outputs.style]()
+        sys.stdout.write(_printable(outputs.style, text))
     sys.stdout.flush()
     print(*commands, sep="\n", end="\n" * bool(commands), file=sys.stderr)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cudareduce.escapes import lines_shown, shown
+from cudareduce.escapes import json_shown, lines_shown, shown, source_shown
 from cudareduce.report.ci import MARKER, Finding, comment_of, workflow_commands
+from tests.conftest import ROOT
 
 ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/checkout"}
 
@@ -58,8 +62,39 @@ def test_a_text_from_a_file_is_no_command_in_a_log(text: str, shown_as: str) -> 
     assert lines_shown(f"x\n{text}") == f"x\n  | {shown_as}"
 
 
+def test_json_and_source_texts_are_no_commands_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(json_shown(json.dumps("a ##[error]"))) == "a ##[error]"
+    assert "##[" not in json_shown(json.dumps("a ##[error]"))
+    source = "::error::x\n// ##[error]\n\tint x;\n"
+    for name in ("GITHUB_ACTIONS", "TF_BUILD"):
+        monkeypatch.delenv(name, raising=False)
+    assert source_shown(source) == source
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert source_shown(source) == "\\x3a:error::x\n// #\\x23[error]\n\tint x;\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("list",), ("list", "--format", "json"), ("list", "--tree"), ("show", "evil"),
+     ("verify", "evil", "--n", 9, "--backend", "cpu", "--format", "json")],
+    ids=str,
+)  # fmt: skip
+def test_no_command_prints_a_command_of_a_kernel_file(
+    cudareduce: Callable[..., tuple[int, str, str]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    text = (ROOT / "kernels/ladder/reduce_v0_baseline.cu").read_text()
+    text = re.sub(r"title .*", 'title = "a ##[stop-commands]b"', text)
+    text = text.replace("reduce_v0_baseline", "evil") + "/*\n::error::x\n##[error]\n*/\n"
+    (tmp_path / "evil.cu").write_text(text)
+    code, out, err = cudareduce(*command, "--kernels", tmp_path)
+    assert code == 0, err
+    assert not [line for line in (out + err).splitlines() if re.search(r"##\[|^\s*::", line)]
+
+
 def test_a_comment_links_nothing_of_a_file() -> None:
-    text = comment_of("see https://x.y, www.x.y, GH-12, " + 40 * "a" + " and `https://x.y`")
-    for link in ("https://x.y,", "www.x", "GH-12", 40 * "a"):
+    text = comment_of("see https://x.y, HTTP://x, www.x.y, GH-12, " + 40 * "a" + ", `https://x.y`")
+    for link in ("https://x.y,", "HTTP://", "www.x", "GH-12", 40 * "a"):
         assert link not in text
     assert "`https://x.y`" in text
