@@ -1,4 +1,4 @@
-"""The workflows of docs/ci.md: their shell lines are run here, in a copy of this checkout.
+"""The workflows of docs/ci*.md: their shell lines are run here, in a copy of this checkout.
 
 Installing is left out (a stand-in for pip notes what it was asked for), the GPU is a fake one, and
 sizes and kernels are cut down; everything else runs as it stands in the page.
@@ -21,15 +21,17 @@ from cudareduce.compare.units import load
 from cudareduce.machine.host import installed
 from tests.conftest import ROOT
 
-PAGE = (ROOT / "docs" / "ci.md").read_text()
+PAGE, HISTORY_PAGE, OWN_PAGE = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("ci", "ci-history", "ci-own-kernels")
+)
 VERDICTS_PAGE = (ROOT / "docs" / "verdicts.md").read_text()
 KEPT = ("reduce_v0_baseline", "reduce_v1_no_divergence")
 BASELINE = "results/nvidia-h200/baseline.json"
 
 
-def jobs(title: str) -> dict[str, list[str]]:
+def jobs(title: str, page: str = PAGE) -> dict[str, list[str]]:
     """The shell lines of each job of the YAML under a title; what a step runs is one script."""
-    yaml = PAGE.split(f"## {title}\n")[1].split("```yaml\n")[1].split("```")[0]
+    yaml = page.split(f"# {title}\n")[1].split("```yaml\n")[1].split("```")[0]
     found: dict[str, list[str]] = {}
     job, block, indent = "", False, 0
     for line in yaml.splitlines():
@@ -76,6 +78,7 @@ class Runner:
 
     def __init__(self, checkout: Path, cache: Path) -> None:
         self.checkout, self.tools = checkout, checkout.parent / "tools"
+        self.folder = checkout
         self.summary = checkout.parent / "summary.md"
         self.tools.mkdir()
         venv = 'mkdir -p "$3/bin"; cp "$(dirname "$0")"/made/* "$3/bin"'
@@ -105,7 +108,7 @@ class Runner:
     def __call__(self, script: str) -> tuple[int, str]:
         lines = re.sub(r"2\^2\d[\d^,]*", "4097", script)
         done = subprocess.run(
-            ["bash", "-e", "-c", lines], cwd=self.checkout, env=self.environment,
+            ["bash", "-e", "-c", lines], cwd=self.folder, env=self.environment,
             capture_output=True, text=True,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
@@ -173,7 +176,7 @@ def test_github_series(runner: Runner) -> None:
     git(there, "add", ".")
     git(there, "commit", "-qm", "empty")
     git(there, "push", "-q", "-u", "origin", "history")
-    found = jobs("Over months")
+    found = jobs("Workflow for GitHub", HISTORY_PAGE)
     for job in ("measured", "kept"):
         for step in found[job]:
             code, out = runner(step)
@@ -201,6 +204,50 @@ def test_gitlab_timed(runner: Runner) -> None:
     suite = ElementTree.parse(runner.checkout / "junit.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert not runner.summary.exists()
+
+
+@pytest.fixture
+def own(runner: Runner) -> Path:
+    """A repository with one file, in which the lines of a runner are run."""
+    folder = runner.folder = runner.checkout.parent / "own"
+    folder.mkdir()
+    (folder / "block_sum.cu").write_text((ROOT / "tests/docs/block_sum.cu").read_text())
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "before")
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+    runner.environment |= {"GITHUB_WORKSPACE": str(folder), "CUDAREDUCE": "git+https://x.y/z.git"}
+    return folder
+
+
+@pytest.mark.slow
+def test_own_kernels_are_verified(runner: Runner, own: Path) -> None:
+    steps = jobs("CI for a repository of your own kernels", OWN_PAGE)["verified"]
+    codes = [runner(step)[0] for step in steps]
+    assert codes == [0, 0]
+    assert runner.asked.read_text() == "install git+https://x.y/z.git\n"
+    file = own / "block_sum.cu"
+    file.write_text(file.read_text().replace("i < n; i +=", "i < n - 1; i +="))
+    code, out = runner(steps[-1])
+    assert code == 3
+    assert "is never added" in out
+
+
+@pytest.mark.slow
+def test_own_kernels_are_compared_with_the_target_branch(runner: Runner, own: Path) -> None:
+    steps = jobs("CI for a repository of your own kernels", OWN_PAGE)["timed"]
+    codes = [runner(step)[0] for step in steps]
+    assert codes == [0, 0]
+    assert runner.asked.read_text() == "install cudareduce[cuda] @ git+https://x.y/z.git\n"
+    assert "1 compared: 1 SAME" in (own / "comment.md").read_text()
+
+
+def test_actions_of_others_are_named_by_their_commit() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.yml"), ROOT / "README.md"]
+    used = [name for page in pages for name in re.findall(r"\buses: (\S+)", page.read_text())]
+    assert len(used) > 10
+    for name in used:
+        assert name.startswith("actions/") or re.search(r"@[0-9a-f]{40}$", name), name
 
 
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
@@ -236,6 +283,6 @@ def test_options_of_the_pages_exist() -> None:
     commands = [*cli.commands.values(), *history.commands.values()]
     known = {word for command in commands for parameter in command.params
              for word in parameter.opts}  # fmt: skip
-    lines = (PAGE + VERDICTS_PAGE).splitlines(keepends=True)
+    lines = (PAGE + HISTORY_PAGE + OWN_PAGE + VERDICTS_PAGE).splitlines(keepends=True)
     ours = "".join(line for line in lines if "gh pr" not in line)
     assert set(re.findall(r"(?<!\w)--[a-z][\w-]+", ours)) <= known

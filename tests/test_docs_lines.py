@@ -284,7 +284,7 @@ def test_the_library_of_the_page_is_one() -> None:
     from cudareduce.libraries.contract import CallRequest, Library
     from cudareduce.reduction.operators import reduction_of
 
-    [block] = [b for b in blocks(ROOT / "docs" / "add-a-peer.md") if b.language == "python"]
+    [block] = [b for b in blocks(ROOT / "docs" / "add-a-library.md") if b.language == "python"]
     namespace: dict[str, object] = {}
     exec(block.text, namespace)
     peers = namespace["LIBRARIES"]
