@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cudareduce.cli.info import BUILD_PYCUDA
 from tests.conftest import ROOT
 
 SITE = ROOT / ".ci" / "site"
@@ -84,3 +86,14 @@ def test_dead_links_are_found(links: ModuleType, tmp_path: Path, link: str, dead
     (tmp_path / "there" / "index.html").write_text('<h1 id="here">There</h1>')
     (tmp_path / "index.html").write_text(f'<h1 id="top">Top</h1><a href="{link}">x</a>')
     assert links.dead_links(tmp_path) == ([f"index.html: {link} leads nowhere"] if dead else [])
+
+
+def test_the_home_page_is_short_and_its_commands_fit_a_laptop(made: Path) -> None:
+    home = (made / "pages" / "README.md").read_text()
+    assert len(home.split()) < 400
+    assert "| " not in home
+    blocks = re.findall(r"```sh\n(.*?)```", home, re.DOTALL)
+    assert len(blocks) == 2
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 82
+    packages = set(re.findall(r"[\w-]+", blocks[1]))
+    assert set(re.findall(r"[\w-]+", BUILD_PYCUDA)) <= packages | {"PATH"}

@@ -52,7 +52,9 @@ def _made(root: Path, path: Path) -> tuple[dict[str, bytes], set[Path]]:
                   for file, content in pictures.items()}  # fmt: skip
         return files | beside, linked
     if path.suffix == ".md":
-        return _rewritten(root, path, path.read_text())
+        # The README is long for a home page, above all on a phone.
+        home = Path(__file__).with_name("home.md")
+        return _rewritten(root, path, (home if path == root / "README.md" else path).read_text())
     fence = f"```{_LANGUAGES.get(path.suffix, 'text')}\n{path.read_text().rstrip()}\n```\n"
     title = f"# {path.relative_to(root).as_posix()}\n\n"
     return {name: (_NOT_SEARCHED + title + fence).encode()}, set()
