@@ -43,6 +43,7 @@ _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 14px; font-weight: 600 }
 .small { font-size: 11px; fill: #59636e }
+.on { font-size: 11px; fill: #ffffff }
 .back { fill: #ffffff } .box { fill: #f6f8fa; stroke: #8b949e }
 .idle { fill: #e2e6ea; stroke: #e2e6ea }
 .thread { fill: #1f2328; stroke: #1f2328 } .read { fill: #2f81f7; stroke: #2f81f7 }
@@ -51,7 +52,7 @@ rect { stroke-width: 0 } .box { stroke-width: 1 } .line { stroke: #59636e; fill:
 .flush { fill: #c8cdd3 }
 .k0 { fill: #2f81f7 } .k1 { fill: #e16f24 } .k2 { fill: #8250df } .k3 { fill: #1a7f37 }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .small { fill: #9198a1 }
+text { fill: #e6edf3 } .small { fill: #9198a1 } .on { fill: #ffffff }
 .back { fill: #0d1117 } .box { fill: #161b22; stroke: #6e7681 }
 .idle { fill: #21262d; stroke: #21262d }
 .thread { fill: #e6edf3; stroke: #e6edf3 } .both { fill: #a371f7; stroke: #a371f7 }
@@ -185,6 +186,53 @@ def _medians(drawing: Drawing, y: float, number: int, record: Record) -> float:
             f'<circle cx="{place(value):.4g}" cy="{y + 24:g}" r="3.5" class="k{number}"/>'
         )
     return y + 40
+
+
+#: The steps from the last published kernel to the limit.
+STORY = (
+    "reduce_v0_baseline", "reduce_v6_multi_add", "reduce_v7_shuffle", "reduce_fill",
+    "reduce_tiles", "reduce_tiles_last_block", "reduce_tiles_acq_rel", "reduce_tiles_mailbox",
+    "reduce_tiles_self_reset",
+)  # fmt: skip
+
+
+def limit(run: Run) -> str:
+    """The bandwidth of each step in percent of that of a read-only kernel, for two sizes."""
+    drawing = Drawing("Percent of a read-only kernel's bandwidth")
+    sizes = ((2**20, "k0", "2^20 floats"), (N, "k1", "2^25 floats"))
+    for number, (_, kind, words) in enumerate(sizes):
+        drawing.rect(MARGIN + 100 * number, 31, 9, 9, kind)
+        drawing.text(MARGIN + 100 * number + 13, 40, words, "small")
+    y, wide = 54.0, WIDTH - 2 * MARGIN
+    for name in STORY:
+        drawing.text(MARGIN, y + 8, name.removeprefix("reduce_"))
+        shares = []
+        for number, (size, kind, _) in enumerate(sizes):
+            record = next(r for r in run.records if (r.kernel, r.n) == (name, size))
+            share = record.pct_ceiling or 0
+            shares.append(f"{share:.0f} %")
+            drawing.rect(MARGIN, y + 13 + 7 * number, wide, 6, "idle")
+            drawing.rect(MARGIN, y + 13 + 7 * number, wide * share / 100, 6, kind)
+        drawing.text(WIDTH - MARGIN, y + 8, " and ".join(shares), "small", "end")
+        y += 36
+    drawing.height = y
+    return drawing.svg()
+
+
+def few_sms(run: Run) -> str:
+    """The bandwidth of a kernel on some of the SMs, in percent of that of a read-only kernel."""
+    drawing = Drawing(f"{run.records[0].kernel} on few SMs")
+    drawing.text(MARGIN, 40, "Percent of a read-only kernel's bandwidth on all SMs", "small")
+    y, left = 52.0, MARGIN + 60
+    for record in run.records:
+        share = record.pct_ceiling or 0
+        drawing.text(left - 8, y + 9, f"{record.sms} SMs", "small", "end")
+        drawing.rect(left, y, WIDTH - MARGIN - left, 11, "idle")
+        drawing.rect(left, y, (WIDTH - MARGIN - left) * share / 100, 11, "k0")
+        drawing.text(left + 6, y + 9, f"{share:.0f} %", "on")
+        y += 19
+    drawing.height = y
+    return drawing.svg()
 
 
 @dataclass
@@ -334,7 +382,8 @@ def _cells(drawing: Drawing, y: float, rows: int, kind: Callable[[int], str]) ->
 def diagrams() -> dict[str, str]:
     """Every diagram by its file name."""
     run, registry = load(RUN), load_registry(())
-    made = {"pipeline.svg": pipeline(run), "rounds.svg": rounds(run)}
+    made = {"pipeline.svg": pipeline(run), "rounds.svg": rounds(run), "limit.svg": limit(run)}
+    made["few-sms.svg"] = few_sms(load(RUN.parent / "few-sms.json"))
     with CpuBackend(cache=None, counts=True) as backend:
         for row in registry.suite(SUITE).rows:
             kernel = registry.kernels[row.kernel]
