@@ -8,6 +8,9 @@ Two kinds of interval (`python -m tests.compare.rates` compares them): Student's
 is better where rounds fall into two states of a clock; and rank tests, used where one round is an
 outlier that would widen the former beyond use. The rank estimate is that of Hodges and Lehmann
 (Annals of Mathematical Statistics 34, 1963) with the exact interval of Wilcoxon's tests.
+
+Rounds that resemble their predecessors say less than independent ones: `autocorrelation` estimates
+by how much over all series of a run, and `widened` widens the intervals.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from math import exp, expm1, log1p, sqrt
+from math import exp, expm1, log, log1p, sqrt
 
 import numpy as np
 
@@ -36,7 +39,7 @@ _APART, _APART_BY, _ONE_IN = 5.0, 0.01, 8
 _NORMAL = 1.4826
 #: The 95 % quantile of the normal distribution, and the half width of an interval of two times nine
 #: rounds, in standard errors.
-_ONE_SIDED, _HALF_WIDTH = 1.645, 2.58
+_ONE_SIDED, HALF_WIDTH = 1.645, 2.58
 #: Ratios are clipped to exp of this, to avoid overflow.
 _FAR = 300.0
 
@@ -46,11 +49,15 @@ _Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New time over old, as a ratio, with its confidence interval."""
+    """New time over old, as a ratio, with its confidence interval. `autocorrelation` is that of the
+    rounds of the run where it widened the interval, and `worth` the independent rounds that as many
+    are worth."""
 
     ratio: float
     low: float
     high: float
+    autocorrelation: float = 0.0
+    worth: float = 0.0
 
     @property
     def half_width(self) -> float:
@@ -131,11 +138,101 @@ def _squared_error(logs: _Array) -> _Array:
     return np.asarray(logs.var(axis=1, ddof=1) / logs.shape[1])
 
 
+#: The largest lag-1 autocorrelation that is estimated, and the least with which a series alone does
+#: not know its scatter.
+_MOST_ALIKE, _ALIKE = 0.95, 0.5
+#: The 99.9 % quantile of the normal distribution.
+_SIGNIFICANT = 3.09
+
+
+def autocorrelation(series: Sequence[_Array]) -> float:
+    """The lag-1 autocorrelation of rounds, pooled over all series of a run, from 0 to 0.95.
+
+    0 unless it is significant at 0.1 %, so that two series do not show one by chance.
+
+    The ratio of the sums of lag-1 products and squares is compared with its expectation for AR(1)
+    of the same length, because deviations from the own mean of nine rounds bias it down (Marriott
+    and Pope, Biometrika 41, 1954).
+    """
+    squares, expected, products, variance = 0.0, np.zeros(len(_GRID)), 0.0, 0.0
+    for logs in series:
+        off = logs - logs.mean()
+        own = float(off @ off)
+        squares += own
+        products += float(off[1:] @ off[:-1])
+        expected += own * _expected(len(logs))
+        variance += own**2 / len(logs)  # of the products, if rounds are independent
+    if products - expected[0] <= _SIGNIFICANT * sqrt(variance):
+        return 0.0
+    return float(np.interp(products, expected, _GRID))
+
+
+_GRID = tuple(float(rho) for rho in np.linspace(0, _MOST_ALIKE, 20))
+
+
+@cache
+def _expected(count: int) -> _Array:
+    return np.array([_ar1(count, rho)[0] for rho in _GRID])
+
+
+@cache
+def _ar1(count: int, rho: float) -> tuple[float, float, float]:
+    """Of `count` rounds of AR(1): the ratio of expected lag-1 products to squares; the variance of
+    the mean over the usual estimate s^2/n; and the degrees of freedom of s^2 (Satterthwaite)."""
+    at = np.arange(count)
+    covariance = rho ** np.abs(at[:, None] - at)
+    centred = np.eye(count) - 1 / count
+    inner = centred @ covariance @ centred
+    squares = float(np.trace(inner))
+    lagged = float(np.trace(inner, 1))
+    inflation = float(covariance.mean()) / (squares / (count - 1) / count)
+    return lagged / squares, inflation, squares**2 / float((inner * inner).sum())
+
+
+def widened(
+    pairs: Sequence[tuple[Rounds, Rounds]], found: Sequence[Change], groups: Sequence[object], *,
+    paired: bool = False,
+) -> list[Change]:  # fmt: skip
+    """The changes with intervals that allow for autocorrelated rounds; never narrower.
+
+    The variance of a mean is s^2/n times the inflation for AR(1) (1 + 2 sum (1 - k/n) rho^k for the
+    mean, with the bias of s^2: Bayley and Hammersley, Supplement to JRSS 8, 1946), with the degrees
+    of freedom that s^2 has. From an autocorrelation of 0.5 on, s^2 is at least the mean of its
+    `groups`, since rounds that stay in one state of a clock do not show the other.
+    """
+    sides: list[list[_Array]] = []
+    for old, new in pairs:
+        logs = [np.log(np.array(rounds, float)) for rounds in (old, new)]
+        together = paired and len(old) == len(new)
+        sides.append([logs[1] - logs[0]] if together else logs)
+    rho = autocorrelation([logs for some in sides for logs in some])
+    if not rho:
+        return list(found)
+    pooled: dict[object, list[float]] = {}
+    for group, some in zip(groups, sides, strict=True):
+        pooled.setdefault(group, []).extend(float(logs.var(ddof=1)) for logs in some)
+    changed = []
+    for change, group, some in zip(found, groups, sides, strict=True):
+        least = float(np.mean(pooled[group])) if rho >= _ALIKE else 0.0
+        count, variance, freedom = max(map(len, some)), 0.0, 0.0
+        for side in some:
+            _, inflation, known = _ar1(len(side), rho)
+            variance += inflation * max(float(side.var(ddof=1)), least) / len(side)
+            freedom += known
+        half = student_quantile((1 - CONFIDENCE) / 2, freedom) * sqrt(variance)
+        low = min(log(change.low), log(change.ratio) - half)
+        high = max(log(change.high), log(change.ratio) + half)
+        low, high = max(low, -_FAR), min(high, _FAR)
+        worth = count / _ar1(count, rho)[1]
+        changed.append(Change(change.ratio, exp(low), exp(high), rho, worth))
+    return changed
+
+
 def found_from(half_width: float, threshold: float) -> float:
     """The smallest slowdown, as a share, that is found 95 times in 100 with intervals of this half
     width: the estimate must exceed the threshold and the interval exclude no change."""
     half = log1p(half_width)
-    return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / _HALF_WIDTH)
+    return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / HALF_WIDTH)
 
 
 Estimate = tuple[_Array, _Array, _Array]

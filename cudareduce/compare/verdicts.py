@@ -4,8 +4,9 @@ SLOWER and FASTER need a change beyond the threshold and an interval that exclud
 needs the whole interval within the threshold. Everything else is UNCERTAIN, with a reason.
 
 The control group, kernels with identical machine code and launch, shows what the clock, the driver,
-another process or the card did. Its median change is subtracted from the other rows; if it is
-beyond the threshold itself, the machine has drifted and no row is SLOWER or FASTER.
+another process or the card did. Its median change is subtracted from the other rows, and the
+scatter of its changes, as far as their rounds do not explain it, widens the other intervals. If the
+median is beyond the threshold itself, the machine has drifted and no row is SLOWER or FASTER.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, expm1, log, log1p
+from math import exp, expm1, hypot, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
 
 from cudareduce.compare.baseline import identity, problem
 from cudareduce.compare.request import Thresholds
-from cudareduce.compare.statistics import MIN_ROUNDS, Change, changes
+from cudareduce.compare.statistics import (
+    CONFIDENCE,
+    HALF_WIDTH,
+    MIN_ROUNDS,
+    Change,
+    changes,
+    widened,
+)
+from cudareduce.distributions import student_quantile
 from cudareduce.reduction.sizes import counted
 from cudareduce.results.record import Record, Run
 
@@ -98,6 +107,41 @@ class ControlGroup:
     def doubt(self) -> float:
         """Standard error of the median, as a logarithm."""
         return float(self.scatter / np.sqrt(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenKernels:
+    """The between-kernel standard deviation of changes of identical code, as a logarithm, and its
+    degrees of freedom: the component of variance that rounds do not show.
+
+    The squares within sizes less those that the rounds explain, over the degrees of freedom
+    (Cochran, Biometrics 10, 1954). A kernel has one shift at all sizes, so the degrees of freedom
+    for the interval count kernels.
+    """
+
+    deviation: float = 0.0
+    freedom: int = 1
+
+    @property
+    def half(self) -> float:
+        """Half width of the interval for the shift of one more kernel (a prediction interval:
+        Higgins, Thompson and Spiegelhalter, JRSS A 172, 2009)."""
+        if not self.deviation:
+            return 0.0
+        return self.deviation * student_quantile((1 - CONFIDENCE) / 2, self.freedom)
+
+    @property
+    def text(self) -> str:
+        moved = f"{100 * expm1(self.deviation):.1f} %"
+        return (
+            f"changes of unchanged kernels scatter by {moved} (standard deviation) between these "
+            "runs: measure both again"
+        )
+
+    def lowered(self, ratio: float, low: float) -> float:
+        """The lower end of an interval around a ratio, widened by this one: half widths add as
+        squares (Zou and Donner, Statistics in Medicine 27, 2008)."""
+        return ratio * exp(-hypot(log(ratio / low), self.half)) if self.half else low
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +225,23 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     """One row per case that has a time or a result on either side, in the order of `new`."""
     pairs = [pair for pair in _pair(old, new) if not _is_empty(*pair)]
     timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
-    moved = changes([_rounds(a, b, rules) for a, b in timed], paired=rules.paired)
+    rounds = [_rounds(a, b, rules) for a, b in timed]
+    moved = widened(
+        rounds, changes(rounds, paired=rules.paired), [b.n for _, b in timed], paired=rules.paired
+    )
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     groups, drifted = _control_groups(rows, rules), machine(rows, rules) is not None
-    rows = [
-        _with_control_group(row, groups.get(row.record.n, groups.get(None)), drifted, rules)
-        for row in rows
-    ]
-    return without_blame(rows, rules)
+    between = _between_kernels(rows) if groups else BetweenKernels()
+    return without_blame(
+        [
+            _with_control_group(
+                row, groups.get(row.record.n, groups.get(None)), between, drifted, rules
+            )
+            for row in rows
+        ],
+        rules,
+    )
 
 
 def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
@@ -244,7 +296,28 @@ def _group(moves: Sequence[float], what: str = "") -> ControlGroup:
     return ControlGroup(len(moves), middle, scatter, what)
 
 
-def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, rules: Rules) -> Row:
+def _between_kernels(rows: Iterable[Row]) -> BetweenKernels:
+    """How much changes of identical code differ beyond what their rounds explain."""
+    by_size: dict[int, list[Change]] = {}
+    kernels = set[tuple[str, str | None]]()
+    for row in rows:
+        if row.same_code and row.change:
+            by_size.setdefault(row.record.n, []).append(row.change)
+            kernels.add((row.record.kernel, row.record.engine))
+    squares, freedom = 0.0, 0
+    for members in by_size.values():
+        moves = np.log([change.ratio for change in members])
+        errors = np.log1p([change.half_width for change in members]) / HALF_WIDTH
+        own = len(members) - 1
+        squares += len(members) * float(moves.var()) - own * float((errors**2).mean())
+        freedom += own
+    deviation = sqrt(max(squares / max(freedom, 1), 0.0))
+    return BetweenKernels(deviation, max(len(kernels) - 1, 2))
+
+
+def _with_control_group(
+    row: Row, control: ControlGroup | None, between: BetweenKernels, drifted: bool, rules: Rules
+) -> Row:
     """The row after the shift of the control group is subtracted. A row with identical code is
     UNCERTAIN if it alone moved, with its whole interval, beyond its threshold."""
     old, new, change, threshold = row.old, row.new, row.change, row.threshold
@@ -260,9 +333,17 @@ def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, r
     if control is None:
         return row
     by, doubt = exp(-control.moved), exp(control.doubt)
-    change = Change(change.ratio * by, change.low * by / doubt, change.high * by * doubt)
+    scatters = between.half > log1p(change.half_width)
+    change = replace(
+        change, ratio=change.ratio * by,
+        low=between.lowered(change.ratio, change.low) * by / doubt,
+        high=by * doubt / between.lowered(1 / change.ratio, 1 / change.high),
+    )  # fmt: skip
     verdict, reason = _judge(old, new, change, threshold, rules)
-    if verdict in ("SLOWER", "FASTER") and abs(log(change.ratio)) <= control.scatter:
+    if scatters and reason.startswith((_NOISY, _REACHES)):
+        reason = between.text
+    beyond = verdict in ("SLOWER", "FASTER") or reason == between.text
+    if beyond and log1p(threshold) < abs(log(change.ratio)) <= control.scatter:
         verdict, noise = "UNCERTAIN", f"{100 * expm1(control.scatter):.1f} %"
         reason = f"identical code of this size moved by up to {noise} in these runs"
     reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
@@ -397,15 +478,27 @@ def _judge(
     if -limit <= low and high <= limit:
         return "SAME", ""
     if abs(moved) <= limit:
-        return "UNCERTAIN", _REACHES
+        return "UNCERTAIN", _with_cause(_REACHES, old, new, change)
     if low <= 0 <= high:
-        return "UNCERTAIN", _NOISY
+        return "UNCERTAIN", _with_cause(_NOISY, old, new, change)
     other_cause = _impossible(old, new, moved) or (
         _clock_drift(old, new, moved, limit) if rules.clocks else ""
     )
     if other_cause:
         return "UNCERTAIN", other_cause
     return ("SLOWER" if moved > 0 else "FASTER"), ""
+
+
+def _with_cause(reason: str, old: Record, new: Record, change: Change) -> str:
+    """The reason, with the few independent rounds that autocorrelated ones are worth."""
+    count = max(len(old.medians_us), len(new.medians_us))
+    if not change.worth or change.worth > count / 2:
+        return reason
+    return (
+        f"{reason}: rounds resemble the ones before (autocorrelation "
+        f"{change.autocorrelation:.1f}), so {count} count as {change.worth:.1f}; lock the clocks "
+        "and measure again"
+    )
 
 
 def _impossible(old: Record, new: Record, moved: float) -> str:

@@ -4,20 +4,29 @@ Rounds are simulated, pairs of runs in each of several ways in which machines mi
 by means alone (Welch), by ranks alone (Hodges and Lehmann), and by the rule that `compare` has
 between them, before a second measurement. Another table has what that leaves of identical code that
 is called slower: made in the same process, in a fresh one, and in a fresh one beside the base.
+`--runs` compares whole runs of twelve kernels of two sizes with the functions of `compare` and
+`check`, with six unchanged kernels as the control group and without one.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import log1p
+from statistics import median
 
 import numpy as np
 from tabulate import tabulate
 
 from cudareduce.compare import statistics
+from cudareduce.compare.check import confirmed_rows
+from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import CONFIDENCE, shift_by_ranks
+from cudareduce.compare.verdicts import Rules, compare
+from cudareduce.results.record import Record
+from tests.simulate import record
 
 Rounds = np.ndarray
 Make = Callable[[np.random.Generator, tuple[int, int]], Rounds]
@@ -177,11 +186,133 @@ def table(comparisons: int, rounds: int, threshold: float, slowdown: float) -> s
     return tabulate(rows, ["", *WAYS], tablefmt="github", disable_numparse=True)
 
 
+_KERNELS, _SIZES, _ROUNDS = 12, 2, 9
+Machine = Callable[[np.random.Generator], Rounds]
+
+
+def _noise(rng: np.random.Generator, scatter: float = 0.003) -> Rounds:
+    """Noise of one run: kernels x sizes x rounds, as logarithms."""
+    return rng.normal(0, scatter, (_KERNELS, _SIZES, _ROUNDS))
+
+
+def _alike(rng: np.random.Generator, scatter: float, stays: float) -> Rounds:
+    """Rounds of each row that follow the round before (AR(1)), of this standard deviation."""
+    logs = _noise(rng, scatter)
+    for k in range(1, _ROUNDS):
+        logs[..., k] = stays * logs[..., k - 1] + (1 - stays**2) ** 0.5 * logs[..., k]
+    return logs
+
+
+def _sticky(rng: np.random.Generator, apart: float, stays: float, by_row: bool) -> Rounds:
+    """Rounds in one of two states of a clock, that of the round before with this chance: one clock
+    per row, or one for all, to which each kernel responds by another share."""
+    shape = (_KERNELS, _SIZES) if by_row else (1, 1)
+    high = rng.random((*shape, _ROUNDS)) < 0.5
+    kept = rng.random(high.shape) < stays
+    for k in range(1, _ROUNDS):
+        high[..., k] = np.where(kept[..., k], high[..., k - 1], high[..., k])
+    response = 1.0 if by_row else np.linspace(0, 1, _KERNELS)[_ORDER][:, None, None]
+    return np.asarray(_noise(rng) + apart * high * response)
+
+
+#: Kernels of both halves respond to clocks alike.
+_ORDER = np.argsort([*range(0, _KERNELS, 2), *range(1, _KERNELS, 2)])
+MACHINES: Mapping[str, Machine] = {
+    "0.3 % of noise": _noise,
+    "1 % of noise": lambda rng: _noise(rng, 0.01),
+    "heavy tails": lambda rng: 0.003 * rng.standard_t(2, (_KERNELS, _SIZES, _ROUNDS)),
+    "rounds like their neighbours": lambda rng: _alike(rng, 0.024, 0.9),
+    "a sticky clock per row": lambda rng: _sticky(rng, 0.06, 0.9, True),
+    "a sticky clock of the GPU": lambda rng: _sticky(rng, 0.10, 0.9, False),
+    "2 % per kernel and process": lambda rng: (
+        _noise(rng) + rng.normal(0, 0.02, (_KERNELS, 1, 1))
+    ),
+    "2 % per process": lambda rng: _noise(rng) + rng.normal(0, 0.02),
+}  # fmt: skip
+
+
+def run_records(logs: Rounds, side: str, controls: int) -> list[Record]:
+    """The records of a run; the code of all but the first `controls` kernels differs by side."""
+    return [
+        replace(
+            _TEMPLATE, kernel=f"k{k}", n=2 ** (25 + 2 * j), rounds_us=tuple(times),
+            time_us=median(times), cubin_sha=f"{k}" if k < controls else f"{k} {side}",
+        )
+        for k, sizes in enumerate((40 * np.exp(logs)).tolist()) for j, times in enumerate(sizes)
+    ]  # fmt: skip
+
+
+_TEMPLATE = record("k", 2**25, [40.0] * _ROUNDS)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRates:
+    """Shares of the rows of changed kernels: of kernels that are equal those that are SAME, SLOWER,
+    FASTER, and SLOWER after a confirmation run; of kernels that are slower those found."""
+
+    same: float
+    slower: float
+    faster: float
+    confirmed: float
+    found: tuple[float, ...]
+
+
+def run_rates(
+    machine: str, *, runs: int, controls: int, threshold: float = 0.05,
+    slowdowns: Sequence[float] = (), seed: int = 1,
+) -> RunRates:  # fmt: skip
+    """Compare pairs of whole runs of one simulated machine."""
+    rng, make = np.random.default_rng(seed), MACHINES[machine]
+    rules, counts = Rules(Thresholds(threshold)), Counter[str]()
+    changed = (_KERNELS - controls) * _SIZES * runs
+    for _ in range(runs):
+        old_logs, new_logs, again = make(rng), make(rng), make(rng)
+        old = run_records(old_logs, "old", controls)
+        rows = compare(old, run_records(new_logs, "new", controls), rules)
+        counts.update(row.verdict for row in rows if not row.same_code)
+        if any(row.verdict == "SLOWER" for row in rows):
+            second = compare(old, run_records(again, "new", controls), rules)
+            agreed = confirmed_rows(rows, second, rules)
+            counts["confirmed"] += sum(row.verdict == "SLOWER" for row in agreed)
+        for by in slowdowns:
+            slow = new_logs.copy()
+            slow[controls::3] += log1p(by)  # a third of the changed kernels
+            judged = compare(old, run_records(slow, "new", controls), rules)
+            at = {f"k{k}" for k in range(controls, _KERNELS, 3)}
+            counts[f"found {by}"] += sum(
+                row.verdict == "SLOWER" for row in judged if row.record.kernel in at
+            )
+    slow_rows = len(range(controls, _KERNELS, 3)) * _SIZES * runs
+    same, slower, faster, confirmed = (
+        counts[word] / changed for word in ("SAME", "SLOWER", "FASTER", "confirmed")
+    )
+    found = tuple(counts[f"found {by}"] / slow_rows for by in slowdowns)
+    return RunRates(same, slower, faster, confirmed, found)
+
+
+def run_table(runs: int, controls: int, slowdowns: Sequence[float]) -> str:
+    """All machines in Markdown."""
+    rows = []
+    for name in MACHINES:
+        found = run_rates(name, runs=runs, controls=controls, slowdowns=slowdowns)
+        shares = (found.same, found.slower, found.faster, found.confirmed, *found.found)
+        rows.append([name, *(f"{100 * share:.1f} %" for share in shares)])
+    header = ["", "SAME", "SLOWER", "FASTER", "confirmed",
+              *(f"+{100 * by:g} % found" for by in slowdowns)]  # fmt: skip
+    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--comparisons", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--runs", type=int, help="compare so many pairs of whole runs")
     asked = parser.parse_args()
+    if asked.runs:
+        for controls in (_KERNELS // 2, 0):
+            print(f"\n{controls} unchanged kernels\n")
+            print(run_table(asked.runs, controls, (0.05, 0.08, 0.15)))
+        return
     for threshold, slowdown in ((0.02, 0.03), (0.05, 0.08)):
         print(f"\nthreshold {100 * threshold:g} %: SAME, SLOWER of identical code; "
               f"{100 * slowdown:g} % slower found\n")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from cudareduce.compare.check import confirmed_rows
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import (
+    autocorrelation,
     changes,
     found_from,
     paired_shift_by_ranks,
@@ -20,6 +22,7 @@ from cudareduce.compare.statistics import (
 from cudareduce.compare.verdicts import Rules, compare
 from cudareduce.machine.device import EVENT_TICK_US
 from cudareduce.results.record import Record
+from tests.compare.rates import MACHINES, run_rates, run_records
 from tests.simulate import record, rounds
 
 N = 2**25
@@ -201,6 +204,60 @@ def test_one_odd_round_does_not_hide_a_change(paired: bool) -> None:
     new[2:4] *= 1.3  # three of nine are no odd round, but a state of the machine
     [change] = changes([(tuple(old), tuple(new))], paired=paired)
     assert change.low < 1.09 < 1.2 < change.high
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.long
+def test_a_misbehaving_machine_calls_under_one_percent_slower_or_faster(machine: str) -> None:
+    found = run_rates(machine, runs=150, controls=6, slowdowns=(0.15,))
+    assert found.slower < 0.01
+    assert found.faster < 0.01
+    if machine in ("0.3 % of noise", "1 % of noise", "heavy tails"):
+        assert found.same > 0.95
+        assert found.found[0] > 0.99
+
+
+def test_autocorrelated_rounds_and_shifts_per_kernel_are_not_called_changes() -> None:
+    for machine in ("rounds like their neighbours", "2 % per kernel and process"):
+        found = run_rates(machine, runs=30, controls=6, seed=2)
+        assert found.slower + found.faster < 0.02
+
+
+def test_autocorrelated_rounds_widen_the_interval_and_are_named() -> None:
+    rng = np.random.default_rng(3)
+    old, new = (MACHINES["rounds like their neighbours"](rng) for _ in range(2))
+    rows = compare(run_records(old, "old", 0), run_records(new, "new", 0), Rules(Thresholds()))
+    doubtful = [row for row in rows if row.verdict == "UNCERTAIN"]
+    assert len(doubtful) >= 23
+    for row in doubtful:
+        assert "rounds resemble the ones before (autocorrelation 0." in row.reason
+        assert row.in_doubt
+
+
+def test_the_scatter_of_unchanged_kernels_is_named() -> None:
+    rng = np.random.default_rng(3)
+    old, new = (MACHINES["2 % per kernel and process"](rng) for _ in range(2))
+    rows = compare(run_records(old, "old", 6), run_records(new, "new", 6), Rules(Thresholds()))
+    reasons = {row.reason for row in rows if not row.same_code and row.verdict == "UNCERTAIN"}
+    [reason] = {reason for reason in reasons if "scatter" in reason}
+    assert re.fullmatch(
+        r"changes of unchanged kernels scatter by \d\.\d % \(standard deviation\) between these "
+        r"runs: measure both again", reason,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.9])
+def test_the_autocorrelation_of_short_series_is_estimated_without_bias(rho: float) -> None:
+    rng = np.random.default_rng(4)
+    series = rng.normal(0, 1, (2000, 9))
+    for k in range(1, 9):
+        series[:, k] = rho * series[:, k - 1] + (1 - rho**2) ** 0.5 * series[:, k]
+    assert autocorrelation(list(series)) == pytest.approx(rho, abs=0.05)
+
+
+def test_two_series_show_no_autocorrelation_by_chance() -> None:
+    rng = np.random.default_rng(5)
+    assert not any(autocorrelation(list(rng.normal(0, 1, (2, 9)))) for _ in range(500))
 
 
 MIRROR = {"SLOWER": "FASTER", "FASTER": "SLOWER", "SAME": "SAME", "UNCERTAIN": "UNCERTAIN"}
