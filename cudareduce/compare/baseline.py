@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, get_args
 
+import numpy as np
+
 from cudareduce.backend import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
 from cudareduce.machine.device import DeviceInfo
@@ -353,12 +355,20 @@ def protocol_differences(old: Run, new: Run) -> list[str]:
     return [f"measured differently: {'; '.join(differences)}"] if differences else []
 
 
-def identical_rounds(old: Run, new: Run) -> tuple[int, int]:
-    """The number of cases whose rounds are identical in both runs, which no two measurements are,
-    and of all that both have."""
-    before = {identity(record): record.rounds_us for record in old.records if record.rounds_us}
+def copied_rounds(old: Run, new: Run) -> tuple[int, int]:
+    """The number of cases whose rounds are copied from one run to the other, and of all with rounds
+    that differ from each other. No two measurements have the same or proportional rounds."""
+    before = {identity(record): record.medians_us for record in old.records}
     both = [
-        (before[key], record.rounds_us)
-        for record in new.records if (key := identity(record)) in before and record.rounds_us
-    ]  # fmt: skip
-    return sum(a == b for a, b in both), len(both)
+        (np.log(before[key]), np.log(record.medians_us))
+        for record in new.records
+        if (key := identity(record)) in before and len(before[key]) >= _FEWEST_COPIED
+    ]
+    both = [(a, b) for a, b in both if np.ptp(a)]
+    same = (len(a) == len(b) and np.ptp(b - a) <= _COPIED * np.ptp(a) for a, b in both)
+    return sum(map(bool, same)), len(both)
+
+
+#: The fewest rounds that tell a copy, and how far logarithms of proportional rounds may differ by
+#: rounding, as a share of their range.
+_FEWEST_COPIED, _COPIED = 3, 0.02

@@ -11,7 +11,7 @@ from typing import Protocol
 from cudareduce import __version__
 from cudareduce.budget import Deadline
 from cudareduce.compare.baseline import (
-    identical_rounds,
+    copied_rounds,
     identity,
     load_baseline,
     load_timed,
@@ -243,21 +243,20 @@ def compare_files(request: CompareRequest) -> int:
 def compared_files(request: CompareRequest, registry: Registry) -> Report:
     """Compare two stored runs. Raises UsageError and BaselineError."""
     old, new = load_baseline(request.old), load_timed(request.new)
-    same, common = identical_rounds(old, new)
-    if same and same == common:
+    copied, common = copied_rounds(old, new)
+    if copied and copied == common:
         raise UsageError(
             f"{request.new} holds the same measurement as {request.old}: measure again, then "
             "compare"
         )
+    if 2 * copied > common:
+        raise UsageError(
+            f"{request.new} is a copy of {request.old} with changes: {copied} of {common} cases "
+            "have the same or proportional rounds; measure again, then compare"
+        )
     thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
     rows = compare(old.records, new.records, rules)
-    if 2 * same > common:
-        notes.insert(
-            0,
-            f"WARNING: {same} of {common} cases have identical rounds in both files, so one is a "
-            "copy of the other: measure again",
-        )
     return Report(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,

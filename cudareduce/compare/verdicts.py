@@ -138,10 +138,14 @@ class BetweenKernels:
             "runs: measure both again"
         )
 
-    def lowered(self, ratio: float, low: float) -> float:
-        """The lower end of an interval around a ratio, widened by this one: half widths add as
-        squares (Zou and Donner, Statistics in Medicine 27, 2008)."""
-        return ratio * exp(-hypot(log(ratio / low), self.half)) if self.half else low
+    def widened(self, change: Change) -> Change:
+        """A change of another kernel with this scatter in its interval: half widths add as squares
+        (Zou and Donner, Statistics in Medicine 27, 2008)."""
+        if not self.half:
+            return change
+        below, above = log(change.ratio / change.low), log(change.high / change.ratio)
+        low = change.ratio * exp(-hypot(below, self.half))
+        return replace(change, low=low, high=change.ratio * exp(hypot(above, self.half)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,11 +338,10 @@ def _with_control_group(
         return row
     by, doubt = exp(-control.moved), exp(control.doubt)
     scatters = between.half > log1p(change.half_width)
+    change = between.widened(change)
     change = replace(
-        change, ratio=change.ratio * by,
-        low=between.lowered(change.ratio, change.low) * by / doubt,
-        high=by * doubt / between.lowered(1 / change.ratio, 1 / change.high),
-    )  # fmt: skip
+        change, ratio=change.ratio * by, low=change.low * by / doubt, high=change.high * by * doubt
+    )
     verdict, reason = _judge(old, new, change, threshold, rules)
     if scatters and reason.startswith((_NOISY, _REACHES)):
         reason = between.text

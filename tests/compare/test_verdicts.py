@@ -33,8 +33,13 @@ FLAT = (40.0, 40.032, 39.968) * 3
 
 
 def nudged(records: Sequence[Record]) -> list[Record]:
-    """As another run would have them, a hundredth of a per cent longer."""
-    return [replace(r, rounds_us=tuple(us and 1.0001 * us for us in r.rounds_us)) for r in records]
+    """As another run would have them: rounds a hundredth of a per cent longer or shorter."""
+    return [
+        replace(r, rounds_us=tuple(
+            us and us * (1.0001 if k % 2 else 0.9999) for k, us in enumerate(r.rounds_us)
+        ))
+        for r in records
+    ]  # fmt: skip
 
 
 def rounds(us: float) -> tuple[float, ...]:
@@ -218,7 +223,7 @@ def test_a_machine_that_changed_is_the_verdict(
             cubin_sha="x" if r.kernel == "reduce_v7_shuffle" else made.cubin_sha,
             ceiling_gb_s=None, pct_ceiling=None,
         )
-        for r in stored.records
+        for r in nudged(stored.records)
     ]  # fmt: skip
     later = tmp_path / "later.json"
     write_text(later, to_json(replace(stored, records=tuple(moved))))
@@ -940,14 +945,26 @@ def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
     assert "another card of the same model" in out
 
 
-def test_a_copy_with_few_changes_is_named(cudareduce: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+def test_a_copy_with_few_changes_or_scaled_times_is_no_measurement(
+    cudareduce: Call, tmp_path: Path, factor: float
+) -> None:
     later = load(AFTER)
-    records = [nudged([r])[0] if k < 3 else r for k, r in enumerate(later.records)]
+    records = [
+        replace(
+            r, rounds_us=tuple(us and round(us * factor, 6) for us in r.rounds_us),
+            time_us=r.time_us and r.time_us * factor, time_us_low=None, time_us_high=None,
+            time_us_min=None, gb_s=None, pct_ceiling=None,
+        )
+        for r in later.records
+    ]  # fmt: skip
+    records[:3] = nudged(records[:3])
     copy = tmp_path / "copy.json"
     write_text(copy, to_json(replace(later, records=tuple(records))))
-    out = " ".join(cudareduce("compare", AFTER, copy)[1].split())
-    assert "WARNING: 21 of 24 cases have identical rounds in both files, so one is a copy" in out
-    assert "identical rounds" not in cudareduce("compare", BEFORE, AFTER)[1]
+    code, out, err = cudareduce("compare", AFTER, copy)
+    assert (code, out) == (2, "")
+    assert f"{copy} is a copy of {AFTER} with changes: 21 of 24 cases have the same or" in err
+    assert cudareduce("compare", BEFORE, AFTER)[0] == 0
 
 
 def test_identical_code_on_another_model_is_not_judged(cudareduce: Call) -> None:
