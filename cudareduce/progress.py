@@ -1,5 +1,8 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere, nothing if
-quiet."""
+"""Progress on standard error: a bar on a terminal, lines at intervals elsewhere, nothing if quiet.
+
+The time left follows from the work that is done. Results that are decided before the phase ends are
+shown as lines.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,10 @@ from cudareduce.escapes import lines_shown
 
 #: Seconds between two lines where there is no bar.
 _LINE_S = 10.0
+#: The share of the work after which the time left is shown: the first jobs also start workers.
+_LEAST_WORK = 0.1
+#: Seconds after which results are shown before the phase ends; the table of a shorter one suffices.
+_RESULTS_AFTER_S = 1.0
 
 
 class Progress(Protocol):
@@ -27,78 +34,141 @@ class Progress(Protocol):
     def now(self, what: str) -> None:
         """What is being done, in a few words."""
 
+    def worked(self, amount: float) -> None:
+        """Part of the work of the phase is done, in the unit of its total work."""
+
+    def decided(self, line: str) -> None:
+        """A result that will not change, in a line."""
+
 
 class _Silent:
     def step(self) -> None: ...
 
     def now(self, what: str) -> None: ...
 
+    def worked(self, amount: float) -> None: ...
 
-class _Lines:
-    """A line when a phase begins, and one whenever it has taken so much longer."""
+    def decided(self, line: str) -> None: ...
 
-    def __init__(self, what: str, total: int, clock: Callable[[], float] = monotonic) -> None:
-        self._what, self._total, self._clock = what, total, clock
-        self._done, self._doing, self._said = 0, "", clock()
-        self._began = self._said  # when the first step had ended, once it has
-        say(f"{what} ({total})")
+
+class _Phase:
+    """What both kinds of progress count: steps, work and the time left. Without a total work each
+    step after the first is one unit: the first often compiles for all others."""
+
+    def __init__(
+        self, what: str, total: int, work: float = 0.0, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.what, self.total, self._clock = what, total, clock
+        self.done, self.doing = 0, ""
+        self._is_weighted = work > 0
+        self._work, self._worked = work or total - 1, 0.0
+        self._began = self._phase_began = clock()
+        self._ends: float | None = None
+        self._held: list[str] = []
 
     def step(self) -> None:
-        self._done += 1
-        if self._done == 1:
+        self.done += 1
+        if self.done == 1 and not self._is_weighted:
             self._began = self._clock()
-        self._tell()
+        elif not self._is_weighted:
+            self._count(1)
+        self._update()
 
     def now(self, what: str) -> None:
-        self._doing = what
-        self._tell()
+        if not self.doing:
+            self._began = self._clock()
+        self.doing = what
+        self._update()
 
-    def _tell(self) -> None:
+    def worked(self, amount: float) -> None:
+        self._count(amount)
+        self._update()
+
+    def decided(self, line: str) -> None:
+        self._held.append(line)
+        if self._clock() >= self._phase_began + _RESULTS_AFTER_S:
+            for held in self._held:
+                self._show(held)
+            self._held = []
+
+    def _count(self, amount: float) -> None:
+        self._worked = min(self._worked + amount, self._work)
+        now = self._clock()
+        if self._worked > _LEAST_WORK * self._work * self._is_weighted:
+            left_work = self._work - self._worked
+            self._ends = now + (now - self._began) * left_work / self._worked
+
+    @property
+    def left(self) -> str:
+        """The time left in words, which counts down between two parts of the work; empty if no part
+        is done."""
+        if self._ends is None:
+            return ""
+        return f"about {duration_text(self._ends - self._clock())} left"
+
+    def _update(self) -> None: ...
+
+    def _show(self, text: str) -> None:
+        say(text)
+
+
+class _Lines(_Phase):
+    """A line when a phase begins, and one whenever it has taken so much longer."""
+
+    def __init__(
+        self, what: str, total: int, work: float = 0.0, clock: Callable[[], float] = monotonic
+    ) -> None:
+        super().__init__(what, total, work, clock)
+        self._said = clock()
+        say(f"{what} ({total})")
+
+    def _update(self) -> None:
         now = self._clock()
         if now < self._said + _LINE_S:
             return
         self._said = now
-        left = ""
-        if self._done > 1:  # the first one has compiled and verified for all others
-            left_s = (now - self._began) / (self._done - 1) * (self._total - self._done)
-            left = f", about {duration_text(left_s)} left"
-        doing = f", {self._doing}" if self._doing else ""
-        say(f"{self._what}: {self._done} of {self._total}{doing}{left}")
+        parts = [f"{self.what}: {self.done} of {self.total}", self.doing, self.left]
+        say(", ".join(filter(None, parts)))
 
 
 @contextmanager
-def phase(what: str, total: int, quiet: bool) -> Iterator[Progress]:
-    """Announce a phase of `total` steps."""
+def phase(what: str, total: int, quiet: bool, work: float = 0.0) -> Iterator[Progress]:
+    """Announce a phase of `total` steps; `work` is its total work, if steps differ in work."""
     if quiet or not total:
         yield _Silent()
     elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield _Lines(what, total)
+        yield _Lines(what, total, work)
     else:
-        with _bar(what, total) as bar:
+        with _bar(what, total, work) as bar:
             yield bar
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Progress]:
+def _bar(what: str, total: int, work: float) -> Iterator[Progress]:
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
 
-    columns = (
-        progress.TextColumn("{task.description}"), progress.BarColumn(bar_width=20),
-        progress.MofNCompleteColumn(), progress.TimeRemainingColumn(compact=True),
-        progress.TextColumn("{task.fields[doing]}", style="dim"),
-    )  # fmt: skip
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(what, total=total, doing="")
+    console = Console(stderr=True)
 
-        class Bar:
-            def step(self) -> None:
-                shown.advance(task)
+    class Bar(_Phase):
+        def _update(self) -> None:
+            share = self._worked / self._work if self._is_weighted else self.done / self.total
+            shown.update(task, completed=share)
 
-            def now(self, what: str) -> None:
-                shown.update(task, doing=what)
+        def _show(self, text: str) -> None:
+            console.print(Text(lines_shown(text)), soft_wrap=True)
 
-        yield Bar()
+    class State(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            parts = [f"{bar.done}/{bar.total}", bar.left, bar.doing]
+            return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
+
+    bar = Bar(what, total, work)
+    columns = progress.TextColumn("{task.description}"), progress.BarColumn(bar_width=12), State()
+    with progress.Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(what, total=1)
+        yield bar
 
 
 def duration_text(seconds: float) -> str:

@@ -47,11 +47,10 @@ from cudareduce.compare.measure import Batch, Bencher
 from cudareduce.compare.verdicts import Remeasured
 from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
-from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.progress import phase
-from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.isolation import Isolation, Key
 from cudareduce.verify.jobs import Job, combined, verify_job
 from cudareduce.verify.patterns import Inputs
 from cudareduce.verify.verdict import RIGHT, Verdict
@@ -497,11 +496,9 @@ class Together(Isolation):
 
     def verify(
         self,
-        queues: Mapping[Case, Sequence[Job]],
-        count: int,
-        deadline: Deadline,
-        started: Callable[[Job], None],
-    ) -> Iterator[tuple[Case, Verdict]]:
+        queues: Mapping[Key, Sequence[Job]],
+        *_: Any,
+    ) -> Iterator[tuple[Key, Verdict]]:
         for case, jobs in queues.items():
             verdict = RIGHT
             for job in jobs:

@@ -1,10 +1,10 @@
-"""Lines of progress, where there is no terminal."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
 import pytest
 
-from cudareduce.progress import _Lines
+from cudareduce.progress import _Lines, phase
 
 
 def test_what_is_left_is_told_by_the_steps_after_the_first(
@@ -22,3 +22,38 @@ def test_what_is_left_is_told_by_the_steps_after_the_first(
         "measuring: 2 of 5, about 33 s left",
         "measuring: 3 of 5, about 22 s left",
     ]
+
+
+def test_the_time_left_follows_the_work_and_counts_down(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    lines = _Lines("verifying", 3, work=100.0, clock=lambda: now[0])
+    for at, work in ((1.0, 0), (11.0, 20), (21.5, 0), (32.0, 40)):
+        now[0] = at
+        lines.now("job")
+        if work:
+            lines.worked(work)
+    now[0] = 42.0
+    lines.step()
+    assert capsys.readouterr().err.splitlines() == [
+        "verifying (3)",
+        "verifying: 0 of 3, job",
+        "verifying: 0 of 3, job, about 30 s left",
+        "verifying: 0 of 3, job, about 19 s left",
+        "verifying: 1 of 3, job, about 11 s left",
+    ]
+
+
+def test_results_are_shown_once_a_phase_has_taken_a_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    lines = _Lines("verifying", 3, clock=lambda: now[0])
+    for name in ("first", "second", "third"):
+        lines.decided(name)
+        now[0] += 0.6
+    assert capsys.readouterr().err.splitlines() == ["verifying (3)", "first", "second", "third"]
+    with phase("verifying", 1, quiet=True) as silent:
+        silent.decided("right")
+    assert capsys.readouterr().err == ""

@@ -23,7 +23,7 @@ from cudareduce.bench.request import (
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line, job_text, recorded_lines, untimed_text
+from cudareduce.bench.telling import closing_line, recorded_lines, untimed_text
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.external.files import ExternalFiles
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
@@ -98,10 +98,9 @@ def timed_choices(
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
         say(why_left_out(session, choices), request.machine.quiet)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
-        if session.backend.timed() is None:
-            say(job_text(len(choices), settings) or "", request.machine.quiet)
-            if not never_timed(request.machine.backend):  # or it has been said
-                say(untimed_text(settings) or "", request.machine.quiet)
+        # Where --backend rules out times, such options are an error.
+        if session.backend.timed() is None and not never_timed(request.machine.backend):
+            say(untimed_text(settings) or "", request.machine.quiet)
         files = files or external_files(request)
         parts = measured(session, choices, files)
         records = recorder.all_records(parts)

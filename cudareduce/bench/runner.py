@@ -11,7 +11,7 @@ from typing import Any
 
 from cudareduce.backend import Monitor
 from cudareduce.bench.cases import cases
-from cudareduce.bench.edges import at_edges
+from cudareduce.bench.edges import at_edges, parts_to_verify
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
 from cudareduce.bench.session import Session
@@ -48,6 +48,8 @@ def measured(
     runner = _Runner(session, timed.monitor() if timed else None, files)
     parts: list[Part] = []
     found = cases(session, choices)
+    runnable = [case for some in found.values() for case, verdict in some if verdict is None]
+    session.verify_ahead(parts_to_verify(session, [runner.sized(case) for case in runnable]))
     for k, (reduction, some) in enumerate(found.items()):
         parts.append(runner.part(reduction, some, len(found) - k - 1))
         if parts[-1].interrupted:
@@ -71,7 +73,7 @@ class _Runner:
         reductions_ahead: int,
     ) -> Part:
         """All sizes of one reduction; `reductions_ahead` share the time that is left."""
-        cases = [(self._sized(case), verdict) for case, verdict in cases]
+        cases = [(self.sized(case), verdict) for case, verdict in cases]
         runnable = tuple(case for case, verdict in cases if verdict is None)
         order = tuple(case for case, _ in cases)
         groups: list[Group] = []
@@ -79,11 +81,12 @@ class _Runner:
         try:
             session = self._session
             prepared, edge_verdicts = at_edges(session, runnable)
-            edge_verdicts = with_races(session, edge_verdicts)
             better, causes = dict[Case, Case](), dict[Case, Verdict]()
-            if self._files is not None:
+            if not session.interrupted:
+                edge_verdicts = with_races(session, edge_verdicts)
+            if self._files is not None and not session.interrupted:
                 better, causes = preconditions(session, edge_verdicts, self._files)
-            better = {case: self._sized(other) for case, other in better.items()}
+            better = {case: self.sized(other) for case, other in better.items()}
             mended, again = at_edges(session, tuple(better.values())) if better else ([], {})
             prepared = [*(one for one in prepared if one.case not in better), *mended]
             runnable, order = (
@@ -110,7 +113,7 @@ class _Runner:
             cases=order, runnable=runnable, groups=tuple(groups), interrupted=interrupted,
         )  # fmt: skip
 
-    def _sized(self, case: Case) -> Case:
+    def sized(self, case: Case) -> Case:
         """The case; an external program that was not recorded at the default sizes is measured at
         its largest one."""
         program = case.kernel.program
@@ -215,7 +218,8 @@ def _without_memory(group: Group, error: OutOfMemory) -> Group:
 
 def _binary(one: Prepared, shape: Shape) -> str | None:
     """The hash of the machine code that a plan runs: of several, the hash of their hashes."""
-    hashes = [one.programs[unit].binary_sha for unit in one.plans[shape].units]
+    programs = [one.programs.get(unit) for unit in one.plans[shape].units]
+    hashes = [program.binary_sha if program else None for program in programs]
     known = [sha for sha in hashes if sha is not None]
     if not known or len(known) < len(hashes):
         return None

@@ -1,15 +1,16 @@
 """What bench and verify share: cases from choices, programs for them, verdicts on them.
 
-Verification happens here or in a child process: in a child whatever could take this process down,
-which on the CPU is every kernel and on the GPU a file that is not one of ours.
+Verification happens here or in a worker process: in a worker if it could take this process down,
+which on the CPU is every kernel and on the GPU every external file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Protocol, TypeVar
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
@@ -24,7 +25,7 @@ from cudareduce.machine.host import cpu_count
 from cudareduce.progress import Progress
 from cudareduce.reduction.sizes import counted
 from cudareduce.verify.isolation import Isolation
-from cudareduce.verify.jobs import Job, combined
+from cudareduce.verify.jobs import Job, combined, estimated_s
 from cudareduce.verify.test_sets import TestSet
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verification import verify
@@ -39,8 +40,27 @@ _RESTORED = "overwrites its input, which is restored before each launch"
 
 #: What is tried with each case besides.
 Nets = Mapping[Case, Sequence[TestSet]]
-#: Announces a phase of so many steps.
-Phase = Callable[[str, int], AbstractContextManager[Progress]]
+
+
+class Phase(Protocol):
+    """Announces a phase of `total` steps and, if they differ, of so much `work`."""
+
+    def __call__(
+        self, what: str, total: int, *, work: float = 0.0
+    ) -> AbstractContextManager[Progress]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the verification of a case: at these shapes, and with these test sets."""
+
+    case: Case
+    shapes: tuple[Shape, ...]
+    nets: Sequence[TestSet] = ()
+
+
+_PartKey = tuple[Case, tuple[Shape, ...]]
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,8 @@ class Session:
         self.jobs = Jobs(backend, spec, settings)
         self.isolation = Isolation()
         self._workspaces = Workspaces(backend)
+        self._ahead: dict[tuple[Case, tuple[Shape, ...]], Verdict] = {}
+        self.interrupted = False  # Ctrl-C has ended `verify_ahead`
 
     def close(self) -> None:
         """End the child processes, if there are any, and free what kernels keep."""
@@ -70,13 +92,16 @@ class Session:
         self._workspaces.release()
 
     def prepare(
-        self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None
-    ) -> tuple[list[Prepared], dict[Case, Verdict]]:
-        """Plan cases for their shapes, and compile whatever those plans and those of `nets` launch;
-        cases that do not compile, or that there was no time for, come with a verdict that says
-        so."""
+        self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None, *,
+        in_workers: bool = False,
+    ) -> tuple[list[Prepared], dict[Case, Verdict]]:  # fmt: skip
+        """Plan cases for their shapes, and compile the programs of these plans and of `nets`; cases
+        that do not compile, or that there was no time for, come with a verdict. On the emulator,
+        `in_workers` leaves compiling to the workers that verify."""
         limits, deadline = self.backend.limits(), self.settings.deadline
         plans = {case: planned(case, shapes[case], limits) for case in cases}
+        if in_workers and self.backend.traits.isolated:
+            return [Prepared(case, *plans[case], {}) for case in cases], {}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
         besides = self._planned_nets(nets or {})
         units = sum(
@@ -134,10 +159,16 @@ class Session:
         ]  # fmt: skip
         apart = [one for one in open_cases if self._isolated(one.case)]
         here = [one for one in open_cases if not self._isolated(one.case)]
-        unverified, interrupted = {one.case for one in open_cases}, False
+        known_ahead = {
+            one.case: self._ahead[key] for one in apart
+            if (key := (one.case, tuple(shapes[one.case]))) in self._ahead
+        }  # fmt: skip
+        apart = [one for one in apart if one.case not in known_ahead and not self.interrupted]
+        unverified, interrupted = {one.case for one in open_cases}, self.interrupted
         try:
-            with self.phase("verifying", len(open_cases)) as progress:
+            with self.phase("verifying", len(here) + len(apart)) as progress:
                 for case, verdict in chain(
+                    known_ahead.items(),
                     self._all_here(here, shapes, progress),
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
@@ -183,33 +214,89 @@ class Session:
         processors and as memory allows, which share the processors."""
         queues: dict[Case, list[Job]] = {}
         for one in prepared:
-            queue = self.jobs.of(one, shapes[one.case], nets.get(one.case, ()))
-            too_large = why_too_large(
-                max(job.input_bytes for job in queue) * self.backend.traits.host_copies
-            )
+            too_large = self.why_too_large(one.case, shapes[one.case])
             if too_large:
                 yield one.case, skipped("machine", too_large)
             else:
-                queues[one.case] = queue
+                queues[one.case] = self.jobs.of(one, shapes[one.case], nets.get(one.case, ()))
+        shared, count = self._shared(queues)
+        yield from self.isolation.verify(shared, count, self.settings.deadline, _started(progress))
+
+    def _shared(self, queues: Mapping[_Key, Sequence[Job]]) -> tuple[dict[_Key, list[Job]], int]:
+        """Jobs with their share of the processors, and how many may run at a time: as many as there
+        are processors and as memory allows."""
         jobs = [job for queue in queues.values() for job in queue]
-        if not jobs:
-            return
-        largest = max(job.input_bytes for job in jobs) * self.backend.traits.host_copies
+        largest = max((job.input_bytes for job in jobs), default=0)
+        largest *= self.backend.traits.host_copies
         cores = cpu_count()
         count = next(
             (k for k in range(min(cores, len(jobs)), 1, -1) if why_too_large(k * largest) is None),
             1,
         )
-        shared = {
-            case: [replace(j, spec=replace(j.spec, threads=max(1, cores // count))) for j in queue]
-            for case, queue in queues.items()
-        }
+        threads = max(1, cores // count)
+        return {
+            key: [replace(job, spec=replace(job.spec, threads=threads)) for job in queue]
+            for key, queue in queues.items()
+        }, count
 
-        def started(job: Job) -> None:
-            largest_shape = max(job.shapes, key=lambda shape: shape[0] * shape[1])
-            progress.now(f"{job.prepared.case.kernel.id} at {_size_text(largest_shape)}")
+    def why_too_large(self, case: Case, shapes: Sequence[Shape]) -> str | None:
+        """Why the host's memory does not hold the largest input; None if it does."""
+        size = case.reduction.dtype.size * case.reduction.inputs
+        nbytes = max((n * rows for n, rows in shapes), default=0) * size
+        return why_too_large(nbytes * self.backend.traits.host_copies)
 
-        yield from self.isolation.verify(shared, count, self.settings.deadline, started)
+    def verify_ahead(self, parts: Sequence[Part]) -> None:
+        """Verify all parts of a run in one phase, where workers verify; `verify` then has their
+        verdicts at once. The part that takes the shortest time goes first, so that there is a
+        result early, then those that take the longest. Further parts of a case are left out once
+        one has failed."""
+        queues: dict[_PartKey, list[Job]] = {}
+        for part in parts:
+            key = part.case, part.shapes
+            plans, refusals = planned(part.case, part.shapes, self.backend.limits())
+            prepared = Prepared(part.case, plans, refusals, {})
+            if not self._isolated(part.case) or not self.backend.traits.isolated or not plans:
+                continue
+            too_large = self.why_too_large(part.case, part.shapes)
+            if too_large:
+                self._ahead[key] = skipped("machine", too_large)
+            else:
+                queues[key] = self.jobs.of(prepared, part.shapes, part.nets)
+        seconds = {key: sum(map(estimated_s, queue)) for key, queue in queues.items()}
+        left: dict[Case, set[_PartKey]] = {}
+        for key in queues:
+            left.setdefault(key[0], set()).add(key)
+        case_s = {case: sum(seconds[key] for key in keys) for case, keys in left.items()}
+        order = sorted(left, key=lambda case: -case_s[case])
+        queues = {
+            key: queues[key] for case in (*order[-1:], *order[:-1]) for key in queues
+            if key[0] == case
+        }  # fmt: skip
+        shared, count = self._shared(queues)
+        dropped: set[_PartKey] = set()
+        width = max((len(_name(case, left)) for case in left), default=0)
+        try:
+            with self.phase("verifying", len(left), work=sum(case_s.values())) as progress:
+                if left:
+                    self.backend.build([])  # the emulator, before two workers compile it
+                for key, verdict in self.isolation.verify(
+                    shared, count, self.settings.deadline, _started(progress),
+                    lambda job: progress.worked(estimated_s(job)), dropped,
+                ):  # fmt: skip
+                    case = key[0]
+                    self._ahead[key] = verdict
+                    left[case].discard(key)
+                    if verdict.outcome != "pass":
+                        dropped |= left[case]
+                        left[case].clear()
+                    if not left[case] and key not in dropped:
+                        # A precondition may be found for an external file.
+                        if len(left) > 1 and (verdict.outcome == "pass" or not case.kernel.foreign):
+                            name = _name(case, left)
+                            progress.decided(f"{name:{width}}  {verdict.summary}")
+                        progress.step()
+        except KeyboardInterrupt:
+            self.interrupted = True
 
     def why_cut(self) -> str:
         """The reason of a case that there was no time for."""
@@ -237,6 +324,24 @@ class Session:
             )  # fmt: skip
         except OutOfMemory as error:
             return dict.fromkeys(cases, skipped("machine", str(error)))
+
+
+def _started(progress: Progress) -> Callable[[Job], None]:
+    """Shows which job begins."""
+
+    def started(job: Job) -> None:
+        largest = max(job.shapes, key=lambda shape: shape[0] * shape[1])
+        progress.now(f"{job.prepared.case.kernel.id} at {_size_text(largest)}")
+
+    return started
+
+
+def _name(case: Case, cases: Collection[Case]) -> str:
+    """The kernel of a case, and its reduction if the run has several."""
+    reduction, reductions = case.reduction, {case.reduction for case in cases}
+    if len(reductions) == 1:
+        return case.kernel.id
+    return f"{case.kernel.id} {reduction.op.name} {reduction.dtype.name}"
 
 
 def _size_text(shape: Shape) -> str:

@@ -1,4 +1,4 @@
-"""What a run says of itself on standard error: how large the job is, and how it ended."""
+"""What a run says of itself on standard error: options without effect, and how it ended."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
 from cudareduce.library.registry import Choice
-from cudareduce.machine.host import cpu_count
 from cudareduce.progress import duration_text
-from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record
 
-#: Elements a second that one processor reduces on the emulator, over all kernels of the package:
-#: `bench all --n 33554432 --backend cpu` on two cores of an AMD EPYC 9005.
-_EMULATED_PER_S = 15e6
-#: Seconds that compiling and the small sizes take, for each kernel on one processor.
-_START_S = 0.15
-#: A job that takes longer is told beforehand.
-_WORTH_TELLING_S = 20.0
 #: Of several verdicts on one the last of these counts.
 _RANK = ("skip", "pass", "fail")
 
@@ -30,25 +21,6 @@ def recorded_lines(choices: Sequence[Choice]) -> tuple[str, ...]:
         f"{choice.kernel.id}: {choice.kernel.program.summary}"
         for choice in choices
         if choice.kernel.program
-    )
-
-
-def job_text(cases: int, settings: Settings) -> str | None:
-    """How long so many cases take where nothing is timed, and what would take less; None if that is
-    not worth a word."""
-    cores = cpu_count()
-
-    def seconds(elements: int) -> float:
-        return cases * (elements / _EMULATED_PER_S + _START_S) / cores
-
-    elements = sum(settings.sizes) * settings.rows * len(settings.reductions)
-    expected_s, small_s = seconds(elements), seconds(2**20)
-    if expected_s < max(_WORTH_TELLING_S, 2 * small_s):
-        return None
-    return (
-        f"Emulating {counted(cases, 'kernel')} on {size_text(elements)} elements takes about "
-        f"{duration_text(expected_s)} on {counted(cores, 'processor')}; --n 2^20 takes about "
-        f"{duration_text(small_s)}."
     )
 
 

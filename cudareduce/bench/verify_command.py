@@ -21,7 +21,7 @@ from cudareduce.bench.request import (
     opened,
     verify_settings,
 )
-from cudareduce.bench.session import Session
+from cudareduce.bench.session import Part, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, recorded_lines
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
@@ -39,7 +39,7 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
 from cudareduce.verify.jobs import combined
 from cudareduce.verify.sanitizer import find_sanitizer, sanitized
-from cudareduce.verify.test_sets import edges
+from cudareduce.verify.test_sets import TestSet, edges
 from cudareduce.verify.verdict import Verdict, if_launched
 
 
@@ -90,7 +90,12 @@ def verified(request: VerifyRequest) -> Verified:
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
-        for reduction, some in cases(session, choices).items():
+        found = cases(session, choices)
+        session.verify_ahead([
+            Part(case, tuple(_shapes(session, case)), _test_sets(session, case))
+            for some in found.values() for case, verdict in some if verdict is None
+        ])  # fmt: skip
+        for reduction, some in found.items():
             answers = _answers(session, some, reduction, request)
             answers = _on_conditions(session, answers, request, files)
             records += recorder.records(answers.group, answers.cases)
@@ -132,11 +137,11 @@ def _answers(
     verdicts = {case: verdict for case, verdict in some if verdict}
     runnable = [case for case, verdict in some if verdict is None]
     shapes = {case: _shapes(session, case) for case in runnable}
-    nets = {case: session.jobs.nets(case, every=not settings.sizes) for case in runnable}
+    nets = {case: _test_sets(session, case) for case in runnable}
     prepared: list[Prepared] = []
     interrupted = False
     try:
-        prepared, unbuilt = session.prepare(runnable, shapes, nets)
+        prepared, unbuilt = session.prepare(runnable, shapes, nets, in_workers=True)
         found = session.verify(
             prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
@@ -210,6 +215,10 @@ def _largest(one: Prepared) -> Plan | None:
 def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[int]:
     """Elements of a row in what is tried, or was to be."""
     return [n for some in shapes.values() for n, _ in some] or [*settings.sizes, 0]
+
+
+def _test_sets(session: Session, case: Case) -> list[TestSet]:
+    return session.jobs.nets(case, every=not session.settings.sizes)
 
 
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from multiprocessing import parent_process
 from pathlib import Path
 
 from cudareduce.budget import Deadline
@@ -156,7 +157,8 @@ class Compiler:
                 errors="replace",
                 # Temporary files of a killed g++ are removed with the folder.
                 env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-                process_group=0,  # so that its child processes can be killed too
+                # So that its child processes can be killed too; a worker is killed as a group.
+                process_group=None if parent_process() else 0,
             )
         except OSError as error:
             raise EnvironmentProblem(
@@ -198,7 +200,10 @@ class Compiler:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _complaint(errors: str) -> str:

@@ -7,16 +7,15 @@ user's own file is, since a fault poisons the CUDA context of the process that c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cudareduce.backend import Backend
 from cudareduce.backends import BackendSpec, open_backend
 from cudareduce.budget import Deadline
 from cudareduce.emulator.toolchain import resolve_locations
 from cudareduce.errors import CudareduceError, EnvironmentProblem
-from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
 from cudareduce.verify.jobs import Job, combined, final_verdict, verify_job
@@ -35,6 +34,9 @@ from cudareduce.workers import (
     WorkerPool,
     events,
 )
+
+#: What names a queue of jobs: a case, or a part of its verification.
+Key = TypeVar("Key", bound=Hashable)
 
 #: Lines of each kernel's printf that are shown.
 _PRINTED_LINES = 20
@@ -101,19 +103,22 @@ class Isolation:
 
     def verify(
         self,
-        queues: Mapping[Case, Sequence[Job]],
+        queues: Mapping[Key, Sequence[Job]],
         count: int,
         deadline: Deadline,
         started: Callable[[Job], None],
-    ) -> Iterator[tuple[Case, Verdict]]:
-        """Verdicts on cases, each as soon as it is final, from up to `count` jobs at a time, of
-        which one uses the GPU; `started` is called as a job begins. A crash of a worker is a
-        failure of its kernel. A timeout is a failure on a GPU and undecided on the emulator. A case
-        that the deadline cuts short has no verdict. Raises an error that a worker cannot go on
-        after, such as an EnvironmentProblem."""
+        finished: Callable[[Job], None] = lambda _: None,
+        dropped: Container[Key] = (),
+    ) -> Iterator[tuple[Key, Verdict]]:
+        """The verdict of each queue of jobs as soon as it is final, from up to `count` jobs at a
+        time, of which one uses the GPU; `started` and `finished` are called as a job begins and
+        ends. A crash of a worker is a failure of its kernel. A timeout is a failure on a GPU and
+        undecided on the emulator. A queue that the deadline cuts short, or that is `dropped`
+        meanwhile, has no verdict. Raises an error that a worker cannot go on after, such as an
+        EnvironmentProblem."""
         progress = {case: _Progress([None] * len(jobs)) for case, jobs in queues.items()}
         waiting = [(case, k, job) for case, jobs in queues.items() for k, job in enumerate(jobs)]
-        running: dict[Worker[Any], tuple[Case, int, Job]] = {}
+        running: dict[Worker[Any], tuple[Key, int, Job]] = {}
         try:
             while (waiting or running) and not deadline.passed:
                 while len(running) < count:
@@ -122,7 +127,9 @@ class Isolation:
                     if next_job is None:
                         break
                     case, k, job = next_job
-                    if not progress[case].decided:
+                    if progress[case].decided or case in dropped:
+                        finished(job)
+                    else:
                         # A GPU takes half a second to open, so its worker is kept for it.
                         worker = self._pool.worker("gpu" if job.spec.timed else "cpu")
                         running[worker] = next_job
@@ -139,6 +146,7 @@ class Isolation:
                     if any(words in verdict.reason for words in _TRESPASSES):
                         worker.end()  # it may have overwritten what the next job needs
                     del running[worker]
+                    finished(job)
                     case_progress = progress[case]
                     case_progress.verdicts[k] = verdict
                     if HANGS in verdict.reason:  # its other jobs would take as long
@@ -149,7 +157,7 @@ class Isolation:
                         case_progress.decided = True
                         for other in [w for w, item in running.items() if item[0] == case]:
                             other.end()
-                            del running[other]
+                            finished(running.pop(other)[2])
                         yield case, final
         finally:
             for worker in running:
@@ -170,7 +178,7 @@ class Isolation:
         self._pool.close()
 
 
-def _next(waiting: list[tuple[Case, int, Job]], *, gpu_taken: bool) -> tuple[Case, int, Job] | None:
+def _next(waiting: list[tuple[Key, int, Job]], *, gpu_taken: bool) -> tuple[Key, int, Job] | None:
     """Remove and return the first job that may begin; None if there is none."""
     free = (k for k, (_, _, job) in enumerate(waiting) if not (gpu_taken and job.spec.timed))
     first = next(free, None)

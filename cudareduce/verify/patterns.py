@@ -11,7 +11,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.reduction.inputs import Array, make_all, without_nan
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.patterns import of_ends, patterns_for
+from cudareduce.reduction.patterns import needs_schedules, of_ends, patterns_for
 from cudareduce.reduction.reference import Reference, reference, with_elements
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import Effort
@@ -21,6 +21,8 @@ Arrays = tuple[Array, ...]
 
 #: Up to this size every pattern and schedule is tried; above it one of each on the CPU.
 SMALL = 2**20
+#: Up to this size every input is tried under every schedule of the emulator; above it, one input.
+EVERY_SCHEDULE_UP_TO = 2**17
 #: Up to this size of one iteration of the grid, patterns also cover later iterations.
 _IN_TURNS_UP_TO = 2**15
 #: Up to these sizes the input is also misaligned: by one offset, by every offset.
@@ -31,7 +33,7 @@ _LOAD_BYTES = 16
 REPEATS = 10
 #: Device time for these launches when the kernel is timed, and their least number.
 _BUDGET_US, _LEAST = 100_000.0, 3
-#: Bytes of inputs that are cached for the next kernel.
+#: Bytes of inputs that are cached for the next kernel, without the largest one.
 _KEPT_BYTES = 2**26
 
 
@@ -98,9 +100,17 @@ class Inputs:
         return found
 
     def _make_room(self, nbytes: int) -> None:
-        """Drop the oldest before another is made: two large ones may not fit into memory."""
-        while self._kept and self._held + nbytes > _KEPT_BYTES:
-            self._held -= _nbytes(self._kept.pop(next(iter(self._kept)))[0])
+        """Drop the oldest before another is made, all but the largest, which takes longest to make.
+        Two that exceed the limit may not fit into memory, so only one of these is kept."""
+        largest = max((_nbytes(data) for data, _ in self._kept.values()), default=0)
+        spared = largest if nbytes <= _KEPT_BYTES else 0
+        for key, (data, _) in list(self._kept.items()):
+            size = _nbytes(data)
+            if self._held - spared + nbytes <= _KEPT_BYTES:
+                return
+            if size < largest or not spared:
+                self._held -= size
+                del self._kept[key]
 
 
 def _nbytes(arrays: Arrays) -> int:
@@ -165,6 +175,19 @@ def tiles_of(plan: Plan) -> list[int]:
     turn = tile * plan.passes[0].grid if plan.passes else tile
     grows = plan.kernel.grid not in ("fill", "per_sm", "fixed", "fill_by_row")
     return [tile] if grows or turn > _IN_TURNS_UP_TO else [tile, turn]
+
+
+def runs(plan: Plan, level: Level, only: str | None, *, schedules: int) -> int:
+    """Runs of a plan that verify one shape on the emulator, over all inputs and schedules."""
+    if level == "least":
+        return 1
+    problem = plan.problem
+    shape, asks = (problem.n, problem.rows), plan.kernel.asks
+    names = [name for name, _ in inputs_for(problem.reduction, shape, tiles_of(plan), level, asks)]
+    names = [only] if only else names
+    if problem.elements > EVERY_SCHEDULE_UP_TO:
+        return len(names) + schedules - 1
+    return sum(schedules if needs_schedules(name) else 1 for name in names)
 
 
 def work(plan: Plan, level: Level, only: str | None) -> int:

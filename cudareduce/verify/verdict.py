@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,8 @@ class Effort:
         )  # fmt: skip
 
 
+#: Characters of a verdict in one line.
+_SUMMARY = 100
 #: Messages of g++ and nvcc on an undeclared constant.
 _UNDECLARED = re.compile(
     r"'((?:k[A-Z]|[A-Z_])\w+)' was not declared|identifier \"((?:k[A-Z]|[A-Z_])\w+)\" is undefined"
@@ -65,6 +68,14 @@ class Verdict:
     undecided: bool = False
     conditions: tuple[str, ...] = ()
     explained: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The verdict in one short line."""
+        if self.outcome == "pass":
+            return "right"
+        word = "WRONG" if self.outcome == "fail" else "skipped"
+        return shorten(f"{word}: {self.reason}", _SUMMARY, placeholder=" ...")
 
 
 RIGHT = Verdict("pass")

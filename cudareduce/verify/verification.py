@@ -19,7 +19,16 @@ from cudareduce.launch.case import Case, Prepared, Programs, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.patterns import needs_schedules
 from cudareduce.reduction.reference import Reference, reference, with_elements
-from cudareduce.verify.patterns import REPEATS, SMALL, Arrays, Input, Inputs, inputs_for, tiles_of
+from cudareduce.verify.patterns import (
+    EVERY_SCHEDULE_UP_TO,
+    REPEATS,
+    SMALL,
+    Arrays,
+    Input,
+    Inputs,
+    inputs_for,
+    tiles_of,
+)
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import (
     RIGHT,
@@ -38,8 +47,6 @@ _GUARD_PATTERNS = ("random", "rising", "cancel")
 _POISONS = (0xFF, 0x01, 0x7F, 0xFE)
 #: Most elements of an input that is replaced in place: any size exposes a kernel that caches it.
 _REPLACED_INPUT_MOST = 4097
-#: Up to this size every input is tried under every schedule of the emulator; above it, one input.
-_EVERY_SCHEDULE_UP_TO = 2**17
 #: Added to the seed of misaligned inputs: an operator may have one pattern only.
 _SEED_STEP = 2**31
 
@@ -163,7 +170,7 @@ def _run_all_schedules(
             old = verdicts[k]
             if old is None or (not way and turn > 1 and not one.compares_bits):
                 continue
-            is_large = one.input.elements > _EVERY_SCHEDULE_UP_TO and k != decisive
+            is_large = one.input.elements > EVERY_SCHEDULE_UP_TO and k != decisive
             if way and turn and (is_large or not needs_schedules(one.input.pattern)):
                 continue
             bound.poison(_POISONS[(turn + k) % len(_POISONS)])

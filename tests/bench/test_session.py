@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.command import verdict_codes
-from cudareduce.launch.case import Case
 from cudareduce.results.record import Record
 from cudareduce.results.store import load
-from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.isolation import Isolation, Key
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import RIGHT, Verdict
 from tests.conftest import ROOT, read_result
@@ -41,20 +41,20 @@ def test_what_ctrl_c_came_before_has_no_verdict(
     """Right at the edges is not right at the size that was asked for."""
 
     def verify(
-        self: Isolation, queues: Mapping[Case, Sequence[Job]], *_: Any
-    ) -> Iterator[tuple[Case, Verdict]]:
-        for case, jobs in queues.items():
+        self: Isolation, queues: Mapping[Key, Sequence[Job]], *_: Any
+    ) -> Iterator[tuple[Key, Verdict]]:
+        for key, jobs in queues.items():
             large = any(n == 5000 for job in jobs for n, _ in job.shapes)
-            if large and case.kernel.id == TWO[1]:
+            first = next(iter(queues.values()))[0].prepared.case
+            if large and jobs[0].prepared.case != first:
                 raise KeyboardInterrupt
-            yield case, RIGHT
+            yield key, RIGHT
 
     monkeypatch.setattr(Isolation, "verify", verify)
     code, out, _ = cudareduce(command, *TWO, "--n", 5000, *QUIET)
     assert code == 130
-    assert _reasons(out) == {
-        TWO[0]: ("pass", ""), TWO[1]: ("skip", "interrupted before it was verified"),
-    }  # fmt: skip
+    late = "skip", "interrupted before it was verified"
+    assert sorted(_reasons(out).values()) == [("pass", ""), late]
 
 
 def _record(verdict: str, cause: str | None = None) -> Record:
@@ -75,3 +75,38 @@ def _record(verdict: str, cause: str | None = None) -> Record:
 )
 def test_the_cause_of_a_skip_decides_the_exit_code(records: list[Record], codes: set[int]) -> None:
     assert verdict_codes(records) == codes
+
+
+def test_all_sizes_and_operators_are_verified_in_one_phase(cudareduce: Call) -> None:
+    some = "--n", "1000,5000", "--op", "sum,max", "--backend", "cpu"
+    code, _, err = cudareduce("bench", *TWO, *some)
+    assert code == 0
+    assert re.findall(r"^\w+ \(\d+\)$", err, re.MULTILINE) == ["verifying (4)"]
+
+
+def test_an_array_that_no_memory_holds_is_skipped_before_anything_is_verified(
+    cudareduce: Call,
+) -> None:
+    code, out, err = cudareduce("bench", *TWO, "--n", "2^40", "--backend", "cpu")
+    assert code == 6
+    assert "skipped, needs 8192.0 GiB of host memory" in out
+    assert "verifying" not in err
+    assert "launches" not in err
+
+
+def test_the_quickest_kernel_comes_first_then_the_longest(
+    cudareduce: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: dict[str, None] = {}
+
+    def verify(
+        self: Isolation, queues: Mapping[Key, Sequence[Job]], *_: Any
+    ) -> Iterator[tuple[Key, Verdict]]:
+        for key, jobs in queues.items():
+            order.setdefault(jobs[0].prepared.case.kernel.id)
+            yield key, RIGHT
+
+    monkeypatch.setattr(Isolation, "verify", verify)
+    kernels = "reduce_single_block", "reduce_v6_multi_add", "reduce_v0_baseline"
+    assert cudareduce("bench", *kernels, "--n", "2^24", *QUIET)[0] == 0
+    assert list(order) == ["reduce_single_block", "reduce_v0_baseline", "reduce_v6_multi_add"]

@@ -28,7 +28,7 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import PREFIX, Registry, kernels_folder, load_registry
 from cudareduce.progress import phase
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.verify.isolation import Isolation
+from cudareduce.verify.isolation import Isolation, Key
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.verdict import Verdict
 from cudareduce.verify.verification import verify
@@ -246,9 +246,7 @@ class Full(Isolation):
 
     jobs: list[Job] = field(default_factory=list)
 
-    def verify(
-        self, queues: Mapping[Case, Sequence[Job]], *_: Any
-    ) -> Iterator[tuple[Case, Verdict]]:
+    def verify(self, queues: Mapping[Key, Sequence[Job]], *_: Any) -> Iterator[tuple[Key, Verdict]]:
         for one, jobs in queues.items():
             self.jobs += jobs
             yield one, Verdict("skip", "out of GPU memory: 2 GiB wanted")
