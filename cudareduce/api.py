@@ -195,7 +195,7 @@ def reveal(
     and hash. Errors are those of `bench`.
     """
     from cudareduce.results.provenance import tool
-    from cudareduce.reveal.command import RevealRequest, exit_code, revealed
+    from cudareduce.reveal.command import RevealRequest, exit_code, reveal_names
     from cudareduce.reveal.orders import Table
     from cudareduce.reveal.orders import sections as order_sections
     from cudareduce.reveal.orders import to_json as table_json
@@ -203,12 +203,12 @@ def reveal(
     given = {"n": n, "dtype": dtype, "rows": rows, "backend": backend}
     request = _request(RevealRequest, "reveal", kernels, given | options)
     with _hidden_main():
-        found = revealed(request)
-    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
+        revealed = reveal_names(request)
+    table = Table(tool=tool(request.argv), device=revealed.device, orders=revealed.orders)
     return Result(
-        items=found.orders, exit_code=exit_code(found), json=table_json(table),
-        sections=tuple(order_sections(found.orders, found.device)),
-        rows=tuple({**asdict(order), "hash": order.hash} for order in found.orders),
+        items=revealed.orders, exit_code=exit_code(revealed), json=table_json(table),
+        sections=tuple(order_sections(revealed.orders, revealed.device)),
+        rows=tuple({**asdict(order), "hash": order.hash} for order in revealed.orders),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from cudareduce.launch.case import Case, Prepared, programs_of
 from cudareduce.reduction.reference import Reference
 from cudareduce.timing.rounds import Context, Measurement, measure, new_context, over, remarks
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.timer import DeviceTimer, joules, late_work
+from cudareduce.timing.timer import DeviceTimer, find_unfinished_work, joules
 from cudareduce.verify.jobs import combined
 from cudareduce.verify.result_monitor import (
     OwnBuffers,
@@ -251,7 +251,7 @@ class Trial:
         assert given is not None
         for case, bound in self._bounds.items():
             after, cost_us = self._after.get(case, RIGHT), costs_us.get(case, 0.0)
-            wrong = late_work(context.timer, bound.run, cost_us or inf)
+            wrong = find_unfinished_work(context.timer, bound.run, cost_us or inf)
             if wrong:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":

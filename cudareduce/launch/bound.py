@@ -1,4 +1,4 @@
-"""A plan bound to buffers: its launches, its results, and the damage they did."""
+"""A plan bound to buffers: launches, results, and checks of memory around them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers
 from cudareduce.reduction.reference import preset, reference
 
-#: Scratch buffers that are zeroed once; after that the kernel maintains them.
+#: Scratch buffers that are zeroed once and then maintained by the kernel.
 KEPT = frozenset({"counter", "workspace"})
 INPUTS = frozenset({"in", "other"})
 
@@ -41,15 +41,15 @@ def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buf
 
 
 class Workspaces:
-    """The workspace of each case, which launches of all sizes share as they would in a program."""
+    """One workspace per case, which launches of all sizes share, as in an application."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._held: dict[Case, Buffer] = {}
 
     def of(self, prepared: Prepared) -> Buffer | None:
-        """The workspace of a case, large enough for all its plans and zeroed at first; None if it
-        has none. Raises OutOfMemory."""
+        """The workspace of a case, zeroed at its allocation and large enough for all plans; None if
+        the kernel needs none. Raises OutOfMemory."""
         most = max(plan.scratch.get("workspace", 0) for plan in prepared.plans.values())
         held = self._held.get(prepared.case)
         if held is None and most:
@@ -63,8 +63,8 @@ class Workspaces:
 
 
 class Replay:
-    """The launches, fills and copies of an external program in its author's order; `given` are the
-    inputs by their names in the program. Raises OutOfMemory."""
+    """The recorded launches, fills and copies of an external program. `given` are the inputs by
+    their names in the program. Raises OutOfMemory."""
 
     def __init__(
         self, backend: Backend, external: ExternalProgram, run: Run, program: Program,
@@ -107,7 +107,7 @@ class Replay:
                 )  # fmt: skip
 
     def _argument(self, argument: Address | Value) -> int | bytes:
-        """A recorded argument with the addresses of these buffers."""
+        """A recorded argument, with its pointers replaced by the addresses of these buffers."""
         if isinstance(argument, Address):
             return self.buffers[argument.buffer].address + argument.offset
         data = bytearray(argument.data)
@@ -118,12 +118,12 @@ class Replay:
 
 
 class Bound:
-    """A plan bound to buffers: `run` enqueues one reduction of the input `given`, and of the
-    `other` input of a transform.
+    """A plan bound to buffers: `run` enqueues one reduction of the input `given` (and `other`, for
+    a transform of two inputs).
 
-    Raises OutOfMemory. A faulty launch is a KernelFault: when it is enqueued on the CPU, when it is
-    waited for on the GPU. A given `workspace` keeps the state of earlier launches of this kernel;
-    neither it nor a given `out` for the results is freed here.
+    Raises OutOfMemory. A faulty launch raises KernelFault: on the emulator when it is enqueued, on
+    the GPU at the next synchronization. `workspace` and `out`, if given, are not freed; `workspace`
+    keeps the state of earlier launches of the kernel.
     """
 
     def __init__(
@@ -173,13 +173,13 @@ class Bound:
             launch()
 
     def run_before(self) -> None:
-        """Enqueue the steps before the first launch, which first-pass times leave out."""
+        """Enqueue the steps before the first launch, which are not part of first-pass times."""
         for launch in self._launches[: self._first]:
             launch()
 
     def run_first(self) -> None:
-        """Enqueue the first launch of the kernel alone, which first-pass times measure. A plan
-        without elements has none."""
+        """Enqueue only the first kernel launch, which first-pass times measure. The plan must have
+        elements."""
         self._launches[self._first]()
 
     def run_rest(self) -> None:
@@ -196,7 +196,7 @@ class Bound:
 
     @property
     def own(self) -> tuple[Buffer, ...]:
-        """All buffers but inputs and shared ones."""
+        """All buffers except inputs and shared ones."""
         return tuple(
             buffer
             for name, buffer in self._buffers.items()
@@ -204,15 +204,15 @@ class Bound:
         )
 
     def reset(self) -> None:
-        """Overwrite all own buffers: another kernel may have written there."""
+        """Restore all own buffers after another kernel may have written to them."""
         self.poison()
         for name in self._buffers.keys() & KEPT:
             self._backend.zero(self._buffers[name])
 
     def poison(self, byte: int = 0xFF) -> None:
-        """Overwrite the results of earlier runs, except the counter and workspace, which the kernel
-        maintains. Variables of an external program get their initial values, unless it is a
-        function that may be called again."""
+        """Overwrite all own buffers except counter and workspace, which the kernel maintains.
+        Resets the variables of an external program, unless it is a function that is called
+        repeatedly."""
         for name, buffer in self._buffers.items():
             if name not in INPUTS and name not in KEPT and buffer not in self._shared:
                 self._backend.poison(buffer, byte)
@@ -221,13 +221,14 @@ class Bound:
             self._replay.reset_variables()
 
     def restore(self, data: Sequence[Array]) -> None:
-        """Write the inputs again, for kernels that overwrite them; no work may be in flight."""
+        """Write the inputs again, for kernels that overwrite them. No work may be in flight."""
         for name, array in zip(("in", "other"), data, strict=False):
             self._backend.write(self._buffers[name], array)
 
     def results(self) -> Array:
-        """Wait, and download the results: one value, or one row of components, per row of the
-        input. Partial results are folded here in a wider type. Raises KernelFault."""
+        """Synchronize and download the results: one value, or one row of components, per row of the
+        input. Adds partial results on the host, if the plan says so, in a wider type. Raises
+        KernelFault."""
         plan, reduction = self.plan, self.plan.problem.reduction
         count, words = plan.outputs, reduction.op.words
         external = plan.kernel.program
@@ -248,8 +249,8 @@ class Bound:
         return values.reshape(count, words) if words > 1 else values
 
     def damage(self) -> str | None:
-        """Describes writes outside of the buffers and a counter that is not reset; None if there
-        are none."""
+        """A description of writes outside of the buffers, or of a counter that is not reset; or
+        None."""
         if "counter" in self._buffers:
             counts = self.plan.scratch["counter"] // 4
             left = int(self._backend.download(self._buffers["counter"], "uint32", counts).max())
@@ -262,7 +263,7 @@ class Bound:
         return None
 
     def release(self) -> None:
-        """Free all own buffers, and give variables their initial values for the next plan."""
+        """Free all own buffers, and reset variables for the next plan."""
         if self._replay is not None:
             self._replay.reset_variables()
         self._backend.free(*self.own)

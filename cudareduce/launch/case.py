@@ -1,4 +1,4 @@
-"""A case: a kernel, a reduction and a launch shape; its plans, and its compiled programs."""
+"""Cases: a kernel with reduction and launch configuration; their plans and compiled programs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.operators import Reduction
 
-#: Elements of a row, and rows, as requested; a kernel may arrange them differently.
+#: Elements per row, and rows, as requested. A kernel may use another shape of the same size.
 Shape = tuple[int, int]
 Programs = Mapping[Unit, Program]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One line of a run: a kernel, a reduction, and `block` threads of `items` elements on at most
-    `sms` SMs; `name` is its name in a `suite`. `only` are the sizes, in elements of a row, for
-    which it was selected; None is all."""
+    """A kernel with a reduction and a launch configuration: `block` threads with `items` elements
+    each, on at most `sms` SMs. `name` is its name in a `suite`. `only` restricts it to these sizes,
+    in elements per row."""
 
     kernel: Kernel
     reduction: Reduction
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def asks(self) -> Condition:
-        """The preconditions of its input."""
+        """The preconditions on its input."""
         return self.kernel.asks
 
     def at(self, n: int) -> bool:
@@ -55,8 +55,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A case with its plan for each supported shape, the reasons against others, and the programs
-    that its plans launch."""
+    """A case with the plans of supported shapes, the reasons why other shapes are refused, and the
+    programs of the plans."""
 
     case: Case
     plans: Mapping[Shape, Plan]
@@ -67,7 +67,7 @@ class Prepared:
 def planned(
     case: Case, shapes: Sequence[Shape], limits: DeviceLimits
 ) -> tuple[dict[Shape, Plan], dict[Shape, str]]:
-    """Plans for the shapes that a case supports, and the reasons against the others, as words that
+    """The plans of supported shapes, and the reasons why other shapes are refused, as phrases that
     follow the kernel's name."""
     plans: dict[Shape, Plan] = {}
     refusals: dict[Shape, str] = {}
@@ -80,7 +80,7 @@ def planned(
 
 
 def unit_source(case: Case, unit: Unit, out: str = "") -> Source:
-    """The text of a translation unit of a case; `out` is as in `prelude`."""
+    """The source of one translation unit of a case. `out` is as in `prelude`."""
     stage, index = unit
     program = case.kernel.program
     if program is not None:
@@ -96,19 +96,19 @@ def build(
     progress: Callable[[], None] = lambda: None,
     deadline: Deadline | None = None,
 ) -> dict[Case, Programs | BuildError]:
-    """Compile the units of all plans in parallel, with one `progress` call for each; the error of a
-    case that does not compile. Cases that the deadline left out are missing. Raises
+    """Compile the units of all plans in parallel and call `progress` after each. Returns the
+    programs or the error of each case; cases not compiled before the deadline are missing. Raises
     EnvironmentProblem without a compiler."""
-    units = {case: dict.fromkeys(u for plan in some for u in plan.units)
-             for case, some in plans.items()}  # fmt: skip
-    wanted = [(case, unit) for case, names in units.items() for unit in names]
-    sources = [unit_source(case, unit) for case, unit in wanted]
+    units = {case: dict.fromkeys(u for plan in case_plans for u in plan.units)
+             for case, case_plans in plans.items()}  # fmt: skip
+    requested = [(case, unit) for case, names in units.items() for unit in names]
+    sources = [unit_source(case, unit) for case, unit in requested]
     unique = list(dict.fromkeys(sources))
     built = dict(zip(unique, backend.build(unique, progress, deadline), strict=True))
     programs: dict[Case, dict[Unit, Program]] = {case: {} for case in plans}
     errors: dict[Case, BuildError] = {}
     late = set()
-    for (case, unit), text in zip(wanted, sources, strict=True):
+    for (case, unit), text in zip(requested, sources, strict=True):
         program = built[text]
         if program is None:
             late.add(case)
@@ -123,8 +123,8 @@ def programs_of(backend: Backend, plans: Mapping[Case, Plan]) -> dict[Case, Prog
     """The programs of one plan for each case. Raises BuildError."""
     built = build(backend, {case: [plan] for case, plan in plans.items()})
     programs: dict[Case, Programs] = {}
-    for case, made in built.items():
-        if isinstance(made, BuildError):
-            raise made
-        programs[case] = made
+    for case, result in built.items():
+        if isinstance(result, BuildError):
+            raise result
+        programs[case] = result
     return programs

@@ -1,7 +1,7 @@
-"""Plans the launches of a kernel for a problem: grids, buffers, bytes and addition depth.
+"""Plan the launches of a kernel for a problem: grids, buffers, bytes moved and summation depth.
 
-The byte count of GB/s and the depth of the error bound belong to the object that is launched, so
-they always agree with it.
+Bytes (for GB/s) and depth (for the error bound) are properties of the plan that is launched, so
+that they cannot disagree with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import prod
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import Stage, Unit, stage_of
-from cudareduce.launch.tree import Tree, claimed, depth_of, fixed_warps, parts
+from cudareduce.launch.tree import Tree, ceil_div, declared_tree, depth_of, fixed_warps
 from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
@@ -20,7 +20,7 @@ from cudareduce.reduction.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).
 MAX_GRID = 2**31 - 1
-#: Blocks of a cluster; more are not portable (ibid., thread block clusters).
+#: Blocks per cluster; more are not portable (ibid., thread block clusters).
 CLUSTER = 8
 
 
@@ -45,8 +45,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch of `grid` blocks of `block` threads: `n` elements per row from `source` to
-    `target`, names of buffers. `text` is the index of its text in an external program."""
+    """One launch of `grid` blocks of `block` threads, which reduces `n` elements per row from
+    buffer `source` to buffer `target`. `text` is the index of its source text in an external
+    program."""
 
     stage: Stage
     grid: int
@@ -66,11 +67,12 @@ class Pass:
 class Plan:
     """All launches for one problem.
 
-    Blocks have `block` threads of `items` elements; at most `sms` blocks limit the SMs at work.
-    `preset` names the buffer that is set to the identity, or without elements to the result, before
-    the first pass, within the timed region. `scratch` has the bytes of each scratch buffer. `depth`
-    is the most roundings of an element, so that a sum is within gamma_depth * sum|x| (Higham,
-    Accuracy and Stability of Numerical Algorithms, 4.2).
+    Blocks have `block` threads with `items` elements each. `sms` limits the grid, and thereby the
+    number of SMs. `preset` names the buffer that is filled before the first pass, within the timed
+    region: with the identity, or with the result if there are no elements. `scratch` holds the
+    bytes of each scratch buffer. `depth` is the largest number of roundings on a path, so that a
+    sum is within gamma_depth * sum|x| (Higham, Accuracy and Stability of Numerical Algorithms,
+    4.2).
     """
 
     kernel: Kernel
@@ -86,7 +88,8 @@ class Plan:
 
     @property
     def rounds_shares(self) -> bool:
-        """True if threads add shares of a mean, which round unless n is a power of two."""
+        """True if blocks add partial means to the result, which round unless n is a power of
+        two."""
         mean = self.problem.reduction.op.name == "mean" and self.kernel.finish in UNORDERED
         return mean and bool(self.problem.n & (self.problem.n - 1))
 
@@ -103,7 +106,8 @@ class Plan:
 
     @property
     def outputs(self) -> int:
-        """The number of values that the last launch writes: results, or partials for the host."""
+        """The number of values that the last launch writes: results, or partials to add on the
+        host."""
         if not self.folds_on_host:
             return self.problem.rows
         if self.recorded is not None:
@@ -112,23 +116,23 @@ class Plan:
 
     @property
     def folds_on_host(self) -> bool:
-        """True if the host folds partials."""
+        """True if the host adds the partial results."""
         return self.kernel.finish == "host" and bool(self.passes)
 
     @property
     def tree(self) -> Tree:
-        """The summation order of the first row, as far as the kernel's front matter determines
-        it. Takes time for each element."""
+        """The summation order of the first row, as far as the kernel's front matter determines it.
+        Takes O(n) time."""
         rows = max(1, self.problem.rows)
         fixed = fixed_warps(self.kernel, self.problem.n, self.problem.reduction.dtype.size)
         if fixed and self.passes:
             return fixed.tree()
         shapes = [(max(1, step.grid // rows), step.n) for step in self.passes]
-        return claimed(self.kernel, shapes, self.block, self.items)
+        return declared_tree(self.kernel, shapes, self.block, self.items)
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that any algorithm moves: each input read once, each output written once."""
+        """Bytes that every algorithm must move: each input is read and each output written once."""
         own, again = self.problem.reduction, (self.problem.rows - 1) * self.problem.n
         twice = again * own.dtype.size if own.map and own.map.one_row else 0
         return self.problem.input_bytes - twice + self.outputs * own.result_size
@@ -153,7 +157,7 @@ def plan(
     scratch: dict[str, int] = {}
     source = "in"
     for index, (grid, n) in enumerate(grids):
-        # Nobody chooses the number of partial results.
+        # users cannot choose the number of partial results, so size preconditions do not apply
         asks = kernel.asks if index == 0 else replace(kernel.asks, sizes=())
         reason = asks.why_not(n, problem.rows)
         if reason:
@@ -171,7 +175,7 @@ def plan(
         source = target
     if grids:
         blocks = fixed.partials if fixed else grids[0][0]
-        scratch |= _behind(kernel, problem, blocks)
+        scratch |= _scratch_bytes(kernel, problem, blocks)
     preset = "out" if problem.rows and (kernel.finish == "atomic" or not grids) else None
     depth = 0
     for grid, n in grids:
@@ -181,8 +185,8 @@ def plan(
 
 
 def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
-    """The launches of the author's host code for this problem. Their summation order is unknown, so
-    the depth is that of adding one by one."""
+    """The plan of recorded host code. Its summation order is unknown, so the depth is that of a
+    serial sum."""
     n, rows = problem.n, problem.rows
     run = program.run(n, rows)
     reason = kernel.asks.why_not(n, rows)
@@ -202,10 +206,10 @@ def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
     )  # fmt: skip
 
 
-def _behind(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
-    """Bytes of each buffer that the entry point takes after its counts."""
+def _scratch_bytes(kernel: Kernel, problem: Problem, partials: int) -> dict[str, int]:
+    """Bytes of each scratch buffer that the entry point takes."""
     if kernel.finish == "last_block":
-        counts = problem.rows + (kernel.walk == "tickets")  # drawn tickets, after the others
+        counts = problem.rows + (kernel.walk == "tickets")  # the last one counts drawn tickets
         return {"partials": partials * problem.reduction.acc_size, "counter": 4 * counts}
     if kernel.workspace:
         return {"workspace": kernel.workspace_bytes(problem.reduction, partials)}
@@ -216,8 +220,7 @@ def _grids(
     kernel: Kernel, problem: Problem, block: int, items: int, limits: DeviceLimits, sms: int | None
 ) -> list[tuple[int, int]]:
     """Blocks and elements per row of each launch; none without elements, since results are preset.
-    A cap on SMs caps the blocks, since several blocks spread over SMs before they share one; only
-    kernels whose blocks stride get one."""
+    A limit of SMs limits the blocks, since blocks are spread over all SMs before two share one."""
     n, rows = problem.n, problem.rows
     if problem.elements == 0:
         return []
@@ -230,19 +233,19 @@ def _grids(
         if grid >= grids[-1][0]:
             raise UsageError(
                 f"{kernel.id}: {grid} blocks of {block} x {items} elements leave as many "
-                "partials for the next launch: say a larger --block"
+                "partials for the next launch: give a larger --block"
             )
         grids.append((grid, n))
     return grids
 
 
 def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: DeviceLimits) -> int:
-    cover = rows * parts(n, block * items)
+    cover = rows * ceil_div(n, block * items)
     if kernel.fixed_warps:
-        cover = min(cover, parts(32 * kernel.fixed_warps, block))
+        cover = min(cover, ceil_div(32 * kernel.fixed_warps, block))
     match kernel.grid:
-        case "cover":  # short rows share a warp's loads
-            return parts(rows * n, block * items) if kernel.walk == "warp_stride" else cover
+        case "cover":  # a warp may load several short rows
+            return ceil_div(rows * n, block * items) if kernel.walk == "warp_stride" else cover
         case "fill":
             return min(cover, limits.sm_count * (limits.threads_per_sm // block))
         case "per_sm":
@@ -252,13 +255,13 @@ def _grid(kernel: Kernel, rows: int, n: int, block: int, items: int, limits: Dev
         case "block_per_row":
             return rows
         case "warp_per_row":
-            return parts(rows, block // 32)
+            return ceil_div(rows, block // 32)
         case "thread_per_row":
-            return parts(rows, block)
+            return ceil_div(rows, block)
         case "cluster":
             return CLUSTER
         case "fill_by_row":
-            held = limits.sm_count * (limits.threads_per_sm // block)
-            return rows * max(1, min(parts(n, block * items), held // rows))
+            resident = limits.sm_count * (limits.threads_per_sm // block)
+            return rows * max(1, min(ceil_div(n, block * items), resident // rows))
         case _:
             return 1

@@ -1,7 +1,7 @@
-"""The prelude: C++ declarations in front of a kernel file that make it a translation unit.
+"""The prelude: C++ declarations that are inserted before a kernel file to make a translation unit.
 
-Types, operator, block size and items are declarations and not -D macros, since a macro `T` or `In`
-would change CUDA's headers. `#line` keeps compiler messages and profilers on the kernel file.
+Types, operator, block size and items are declarations instead of macros, since a macro `T` or `In`
+would break CUDA's headers. `#line` makes compilers and profilers report lines of the kernel file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Operator, Reduction
 
-#: The pass of a plan for which a translation unit is compiled. Only the first (or only) pass lifts
-#: elements; only the last (or only) one turns the accumulator into the result.
+#: The pass of a plan for which a translation unit is compiled. Only "first" and "only" convert
+#: elements to accumulators (`lift`); only "last" and "only" convert accumulators to results
+#: (`finish`).
 Stage = Literal["only", "first", "middle", "last"]
-#: A translation unit: the pass that it serves, and the index of its text in an external program.
+#: A translation unit: its stage, and the index of its text in an external program.
 Unit = tuple[Stage, int]
 
 #: Threads of an SM by compute capability (CUDA C++ Programming Guide, technical specifications).
@@ -31,9 +32,10 @@ _SM_THREADS = """\
 #else
 [[maybe_unused]] constexpr unsigned SM_THREADS = 2048;
 #endif"""
-#: The bits of a bfloat16 are the upper half of a float's. This conversion takes one instruction for
-#: the upper half of a word. CUDA's header takes two and a register; 512 threads of 32 elements then
-#: need 51, and half of the blocks fit (sm_90).
+#: The bits of a bfloat16 are the upper half of a float's. This conversion compiles to one
+#: instruction for the upper half of a word. That of CUDA's header takes two and one more register:
+#: 512 threads with 32 elements then need 51 registers, and half as many blocks are resident
+#: (sm_90).
 _LIFT_BFLOAT16 = (
     "    static __device__ Acc lift(Element x, size_t) "
     "{ return __uint_as_float((unsigned)__bfloat16_as_ushort(x) << 16); }"
@@ -42,7 +44,7 @@ _HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 
 
 def _limits(scalar: DType) -> tuple[str, str]:
-    """C++ literals of the lowest and highest value of a type."""
+    """The lowest and highest value of a type as C++ literals."""
     if scalar.kind == "float":
         return "-INFINITY", "INFINITY"
     bits = 8 * scalar.size
@@ -54,20 +56,20 @@ def _limits(scalar: DType) -> tuple[str, str]:
 
 
 def device_folder() -> Path:
-    """The folder of the operators' CUDA C++."""
+    """The folder of the operators' CUDA headers."""
     return Path(str(files("cudareduce.launch") / "device"))
 
 
 @cache
 def _read(name: str, folder: Path | None) -> str:
-    """A device header, from another tree's folder if it is there."""
+    """The text of a device header: from `folder` if it has the file, else from this package."""
     path = (folder or device_folder()) / f"{name}.cuh"
-    there = path if path.is_file() else device_folder() / path.name
-    return there.read_text(encoding="utf-8")
+    path = path if path.is_file() else device_folder() / path.name
+    return path.read_text(encoding="utf-8")
 
 
 def operator_text(op: Operator, folder: Path | None = None) -> str:
-    """The CUDA C++ of an operator: the struct `Operator`, the base of `Op`."""
+    """The CUDA C++ of an operator: struct `Operator`, the base of `Op`."""
     own = _read("expression" if op.expression else op.name, folder)
     own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
     return _read(op.needs, folder) + own if op.needs else own
@@ -77,10 +79,10 @@ def prelude(
     reduction: Reduction, stage: Stage, block: int, items: int, vector: int, *,
     maps: bool = False, folder: Path | None = None, out: str = "",
 ) -> str:  # fmt: skip
-    """Declarations of types, operator and launch constants for one stage: `block` threads of
-    `items` elements, `vector` of them in one load. A kernel that `maps` contains the transform; for
-    others `lift` applies it. Operators come from `folder`, by default this package's. `out`
-    declares a type Out that does more than store a result."""
+    """Declarations of types, operator and launch constants for one stage: `block` threads with
+    `items` elements each, of which one load takes `vector`. With `maps` the kernel applies the
+    transform itself, else `lift` does. Operators come from `folder`, by default from this package.
+    `out`, if not empty, is the text that declares type Out."""
     lowest, highest = _limits(reduction.acc)
     lines = (
         [f"#include <{_HEADERS[reduction.dtype.name]}>"] if reduction.dtype.name in _HEADERS else []
@@ -120,7 +122,7 @@ def prelude(
 
 
 def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
-    """The stage of pass `index` of `count`; all are "only" if their code is the same."""
+    """The stage of pass `index` of `count`; always "only" if all stages have the same code."""
     if count == 1 or reduction.one_stage:
         return "only"
     if index == 0:
@@ -131,8 +133,8 @@ def stage_of(reduction: Reduction, index: int, count: int) -> Stage:
 def source(
     kernel: Kernel, reduction: Reduction, stage: Stage, block: int, items: int, out: str = ""
 ) -> Source:
-    """The translation unit of a kernel for one stage. If the kernel counts items in bytes, later
-    stages take as many bytes of partials. `out` is as in `prelude`."""
+    """The translation unit of a kernel for one stage. If front matter gives items in bytes, later
+    stages use the same number of bytes of partials. `out` is as in `prelude`."""
     first = stage in ("only", "first")
     size = reduction.dtype.size if first else reduction.acc_size
     if kernel.items_bytes and not first:

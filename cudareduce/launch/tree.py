@@ -1,4 +1,4 @@
-"""Summation orders as trees: their depth, hash and result, and the tree of a launch."""
+"""Summation trees: depth, hash and value of a tree, and the tree of a launch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The sum of `parts`, with `size` elements. More than two parts are added at once or in an
-    unknown order."""
+    """The sum of `parts`, which contains `size` elements. More than two parts are added at once or
+    in an unknown order."""
 
     size: int
     parts: tuple[int, ...]
@@ -31,9 +31,9 @@ class Join:
 class Tree:
     """The order in which `n` elements are added.
 
-    `leaves` are the indices of all elements or of a sample, ascending. Part k of a join is leaf k
-    or, from the number of leaves on, an earlier join; the last join is the whole sum. `Forest.tree`
-    sorts both, so that equal orders are equal trees.
+    `leaves` are the indices of all elements or of a sample, ascending. Leaves and joins have
+    consecutive numbers, leaves first; the parts of a join are such numbers. The last join is the
+    whole sum. `Forest.tree` sorts both, so that equal orders are equal trees.
     """
 
     n: int
@@ -47,7 +47,7 @@ class Tree:
 
     @cached_property
     def depth(self) -> int:
-        """The most additions that an element passes through; for a sample, a lower bound."""
+        """The number of additions on the longest path; for a sample, a lower bound."""
         depths = [0] * len(self.leaves)
         for join in self.joins:
             depths.append(max(depths[part] for part in join.parts) + len(join.parts) - 1)
@@ -60,26 +60,26 @@ class Tree:
 
     @cached_property
     def lowest(self) -> tuple[int, ...]:
-        """For each leaf and join, the smallest index of an element below it."""
-        found = list(self.leaves)
+        """For each leaf and join, the smallest index of an element in it."""
+        indices = list(self.leaves)
         for join in self.joins:
-            found.append(min(found[part] for part in join.parts))
-        return tuple(found)
+            indices.append(min(indices[part] for part in join.parts))
+        return tuple(indices)
 
     @cached_property
     def sets(self) -> tuple[int, ...]:
-        """The leaves below each leaf and join: bit k is leaf k."""
-        found = [1 << k for k in range(len(self.leaves))]
+        """The leaves in each leaf and join as bit masks: bit k is leaf k."""
+        masks = [1 << k for k in range(len(self.leaves))]
         for join in self.joins:
-            together = 0
+            union = 0
             for part in join.parts:
-                together |= found[part]
-            found.append(together)
-        return tuple(found)
+                union |= masks[part]
+            masks.append(union)
+        return tuple(masks)
 
     @property
     def keeps_order(self) -> bool:
-        """True if every sum is of contiguous elements, so that the operands are never permuted."""
+        """True if every sum is of contiguous elements, so that operands are never permuted."""
         return all(bits + (bits & -bits) & bits == 0 for bits in self.sets)
 
     @property
@@ -93,7 +93,7 @@ class Tree:
         return self.leaves == other.leaves and set(other.sets) <= set(self.sets)
 
     def meets(self, first: int, second: int) -> int:
-        """The size of the smallest sum that contains two leaves, by their numbers."""
+        """The size of the smallest sum that contains both leaves."""
         both = 1 << first | 1 << second
         below = self.sets[len(self.leaves) :]
         return next(
@@ -101,7 +101,7 @@ class Tree:
         )
 
     def value(self, numbers: Array, dtype: str) -> float:
-        """The sum of one number per leaf in a float type, bit by bit; for a binary tree."""
+        """The sum of one number per leaf in this order and float type. The tree must be binary."""
         values = list(numbers.astype(dtype))
         with np.errstate(over="ignore", invalid="ignore"):
             for join in self.joins:
@@ -111,7 +111,7 @@ class Tree:
 
 
 class Forest:
-    """Builds trees. A tree is known by a number; the first numbers are the leaves."""
+    """Builds trees. Each tree has a number; the first numbers are the leaves."""
 
     def __init__(self, leaves: Sequence[int]) -> None:
         self._leaves = tuple(leaves)
@@ -122,14 +122,15 @@ class Forest:
         return 1 if tree < len(self._leaves) else self._join(tree).size
 
     def parts(self, tree: int) -> tuple[int, ...]:
-        """The parts of a tree's last sum; of a leaf the leaf itself."""
+        """The operands of a tree's last sum; for a leaf, the leaf."""
         return (tree,) if tree < len(self._leaves) else self._join(tree).parts
 
     def _join(self, tree: int) -> Join:
         return self._joins[tree - len(self._leaves)]
 
     def join(self, parts: Sequence[int], size: int | None = None) -> int:
-        """The sum of parts, of `size` elements, by default those of the parts."""
+        """Add a sum of `parts` and return its number. `size` defaults to the elements of the
+        parts."""
         if len(parts) == 1:
             return parts[0]
         whole = sum(map(self.size, parts)) if size is None else size
@@ -137,80 +138,80 @@ class Forest:
         return len(self._leaves) + len(self._joins) - 1
 
     def tree(self, n: int, root: int | None) -> Tree:
-        """The tree below a root, of `n` elements in all; None is the root of no elements. Parts and
-        joins are sorted by their lowest element, and joins come after their parts."""
+        """The tree with this root, of `n` elements; without a root it is empty. Parts and joins are
+        sorted by their lowest element, and joins follow their parts."""
         if root is None:
             return Tree(n, (), ())
         count, lowest = len(self._leaves), [*self._leaves]
         for join in self._joins:
             lowest.append(min(lowest[part] for part in join.parts))
-        places = {leaf: leaf for leaf in range(count)}
+        positions = {leaf: leaf for leaf in range(count)}
         joins: list[Join] = []
-        waiting = [root]
-        while waiting:
-            at = waiting[-1]
-            missing = [part for part in self.parts(at) if part not in places]
-            if at in places or not missing:
-                waiting.pop()
-            if at in places:
+        stack = [root]
+        while stack:
+            at = stack[-1]
+            missing = [part for part in self.parts(at) if part not in positions]
+            if at in positions or not missing:
+                stack.pop()
+            if at in positions:
                 continue
             if missing:
-                waiting += sorted(missing, key=lambda part: -lowest[part])
+                stack += sorted(missing, key=lambda part: -lowest[part])
                 continue
             parts = sorted(self.parts(at), key=lambda part: lowest[part])
-            places[at] = count + len(joins)
-            joins.append(Join(self.size(at), tuple(places[part] for part in parts)))
+            positions[at] = count + len(joins)
+            joins.append(Join(self.size(at), tuple(positions[part] for part in parts)))
         return Tree(n, self._leaves, tuple(joins))
 
 
 def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int:
-    """The most additions that an element passes through in one launch of `blocks` blocks a row: in
-    its thread, its block and, if one launch finishes the sum, of the partials. This is the n of
-    Higham's gamma_n, 4.2. An addition to the identity does not round, so k values cost k - 1."""
+    """The number of additions on the longest path in a launch of `blocks` blocks per row: in a
+    thread, in a block and, if the launch finishes the sum, of the partials. This is the n of
+    Higham's gamma_n, 4.2. Adding to the identity does not round, so k values cost k - 1."""
     match kernel.walk:
         case "element":
             return n - 1
         case "lane":
-            return _steps(32)
+            return _halvings(32)
         case "warp_stride":
-            return items * parts(n, 32 * items) - 1 + (kernel.vector > 1) + _steps(32)
-        case "warp_stream":  # the elements and lanes of a tile, then the tiles
-            own = items + _steps(32) + parts(n, block * items * blocks)
-        case "tickets":  # one block may get all tiles; each is a sum of its own
-            own = items + parts(n, max(32, block - 32) * items)
+            return items * ceil_div(n, 32 * items) - 1 + (kernel.vector > 1) + _halvings(32)
+        case "warp_stream":  # elements and lanes of a tile, then the tiles
+            own = items + _halvings(32) + ceil_div(n, block * items * blocks)
+        case "tickets":  # one block may draw all tiles, each of which is a separate sum
+            own = items + ceil_div(n, max(32, block - 32) * items)
         case "tile":
             own = items
         case "grid_stride":
-            own = items * parts(n, block * items * blocks)
+            own = items * ceil_div(n, block * items * blocks)
         case _:
-            own = parts(parts(n, blocks), block)
+            own = ceil_div(ceil_div(n, blocks), block)
     serial = kernel.fold == "warps_then_serial"
-    folded = _steps(32) + block // 32 - 1 if serial else _steps(block)
-    depth = own - 1 + folded + (kernel.vector > 1)  # wide loads leave elements at the ends
+    folded = _halvings(32) + block // 32 - 1 if serial else _halvings(block)
+    depth = own - 1 + folded + (kernel.vector > 1)  # vector loads: the ragged ends are added, too
     if kernel.finish in (*UNORDERED, "cluster"):
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
-        depth += parts(blocks, block) - 1 + folded
+        depth += ceil_div(blocks, block) - 1 + folded
     return depth
 
 
-def parts(whole: int, part: int) -> int:
-    """The number of parts of this size, the last one perhaps shorter."""
-    return -(-whole // part)
+def ceil_div(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
 
 
-def _steps(count: int) -> int:
-    """The number of halvings of `count` down to one."""
+def _halvings(count: int) -> int:
+    """The number of halvings from `count` to 1: ceil(log2(count))."""
     return (count - 1).bit_length()
 
 
-#: Threads that fold the partials of fixed warps.
-_FOLDING = 1024
+#: Threads that add the partial results of fixed warps.
+_FOLD_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWarps:
-    """`n` elements shared by at most `most` warps, in tiles of `rows` rows of `width` elements."""
+    """A summation order that is independent of the grid: at most `most` warps stride over `n`
+    elements in tiles of `rows` rows of `width` elements."""
 
     n: int
     most: int
@@ -220,22 +221,22 @@ class FixedWarps:
     @property
     def partials(self) -> int:
         """The number of warps that add at least one element."""
-        return min(self.most, parts(self.n, self.rows * self.width))
+        return min(self.most, ceil_div(self.n, self.rows * self.width))
 
     @property
     def depth(self) -> int:
-        """The most additions that an element passes through."""
-        tiles = parts(self.n, self.rows * self.width * self.most)
-        in_turn = tiles * self.rows - 1 + parts(self.partials, _FOLDING) - 1
-        return in_turn + _steps(self.width) + 2 * _steps(_WARP)
+        """The number of additions on the longest path."""
+        tiles = ceil_div(self.n, self.rows * self.width * self.most)
+        in_turn = tiles * self.rows - 1 + ceil_div(self.partials, _FOLD_THREADS) - 1
+        return in_turn + _halvings(self.width) + 2 * _halvings(_WARP)
 
     def tree(self) -> Tree:
         """The order of all additions."""
         forest = Forest(range(self.n))
         partials = [self._partial(forest, warp) for warp in range(self.partials)]
-        threads = [_in_turn(forest, partials[t::_FOLDING]) for t in range(_FOLDING)]
-        warps = [_in_halves(forest, threads[k : k + _WARP]) for k in range(0, _FOLDING, _WARP)]
-        return forest.tree(self.n, _in_halves(forest, warps))
+        threads = [_serial_sum(forest, partials[t::_FOLD_THREADS]) for t in range(_FOLD_THREADS)]
+        warps = [_tree_sum(forest, threads[k : k + _WARP]) for k in range(0, _FOLD_THREADS, _WARP)]
+        return forest.tree(self.n, _tree_sum(forest, warps))
 
     def _partial(self, forest: Forest, warp: int) -> int | None:
         tile = self.rows * self.width
@@ -245,58 +246,60 @@ class FixedWarps:
             for row in range(begin, min(begin + tile, self.n), self.width)
         ]
         slots = [[row[k] for row in rows if k < len(row)] for k in range(self.width)]
-        return _in_halves(forest, [_in_turn(forest, slot) for slot in slots])
+        return _tree_sum(forest, [_serial_sum(forest, slot) for slot in slots])
 
 
 def fixed_warps(kernel: Kernel, n: int, size: int) -> FixedWarps | None:
-    """The fixed warps of a kernel on `n` elements of `size` bytes; None if it has none."""
+    """The warps of a kernel with key `fixed_warps` on `n` elements of `size` bytes; else None."""
     if kernel.fixed_warps is None:
         return None
     load = kernel.vector_of(size)
     return FixedWarps(n, kernel.fixed_warps, kernel.items_of(size) // load, _WARP * load)
 
 
-def _present(trees: Sequence[int | None]) -> list[int]:
+def _existing(trees: Sequence[int | None]) -> list[int]:
     return [tree for tree in trees if tree is not None]
 
 
-def _in_turn(forest: Forest, trees: Sequence[int | None]) -> int | None:
-    """The sum of trees one after the other; None of none."""
+def _serial_sum(forest: Forest, trees: Sequence[int | None]) -> int | None:
+    """The sum of trees, one after the other; None if there are none."""
     whole: int | None = None
-    for tree in _present(trees):
+    for tree in _existing(trees):
         whole = tree if whole is None else forest.join([whole, tree])
     return whole
 
 
-def _in_halves(forest: Forest, trees: Sequence[int | None]) -> int | None:
-    """The sum of trees, each of the first half added to its partner in the second, until one is
+def _tree_sum(forest: Forest, trees: Sequence[int | None]) -> int | None:
+    """The sum of trees by a binary tree: the first half is added to the second, until one is
     left."""
     while len(trees) > 1:
         half = len(trees) // 2
         pairs = zip(trees[:half], trees[half:], strict=True)
-        trees = [_in_turn(forest, pair) for pair in pairs]
+        trees = [_serial_sum(forest, pair) for pair in pairs]
     return trees[0]
 
 
-def claimed(kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items: int) -> Tree:
-    """The tree of one row that is reduced in launches of (blocks, elements) a row, as far as the
-    kernel's front matter determines it."""
+def declared_tree(
+    kernel: Kernel, shapes: Sequence[tuple[int, int]], block: int, items: int
+) -> Tree:
+    """The tree of one row as far as the kernel's front matter determines it. `shapes` are blocks
+    and elements per row of each launch."""
     n = shapes[0][1] if shapes else 0
     forest = Forest(range(n))
     values = list(range(n))
-    # With wide loads the elements of a thread depend on the input's address.
+    # with vector loads the elements of a thread depend on the input's address
     is_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
     for blocks, _ in () if is_open else shapes:
-        shares = _shares(kernel, len(values), blocks, block, items)
-        values = [_folded(forest, kernel, values, share) for share in shares if any(share)]
+        by_block = _thread_indices(kernel, len(values), blocks, block, items)
+        values = [_block_result(forest, kernel, values, own) for own in by_block if any(own)]
     return forest.tree(n, forest.join(values) if values else None)
 
 
-def _shares(
+def _thread_indices(
     kernel: Kernel, n: int, blocks: int, block: int, items: int
 ) -> Iterator[list[Sequence[int]]]:
-    """The indices that each thread of each block adds, of `n` values. If the front matter does not
-    determine the thread of a value, it counts as one of its own."""
+    """For each block, the indices of `n` values that each of its threads adds. A value whose thread
+    the front matter does not determine counts as a thread of its own."""
     tile, share = block * items, -(-n // blocks)
     plain = kernel.vector == 1
     for index in range(blocks):
@@ -317,12 +320,12 @@ def _shares(
                 yield [[k] for k in own]
 
 
-def _folded(
+def _block_result(
     forest: Forest, kernel: Kernel, values: Sequence[int], threads: Sequence[Sequence[int]]
 ) -> int:
-    """The partial result of one block."""
-    partials = [_in_turn(forest, [values[k] for k in thread]) for thread in threads]
+    """The sum of one block."""
+    partials = [_serial_sum(forest, [values[k] for k in thread]) for thread in threads]
     if kernel.fold == "warps_then_serial":
-        warps = [_present(partials[k : k + _WARP]) for k in range(0, len(partials), _WARP)]
-        partials = [_in_turn(forest, [forest.join(warp) for warp in warps if warp])]
-    return forest.join(_present(partials))
+        warps = [_existing(partials[k : k + _WARP]) for k in range(0, len(partials), _WARP)]
+        partials = [_serial_sum(forest, [forest.join(warp) for warp in warps if warp])]
+    return forest.join(_existing(partials))

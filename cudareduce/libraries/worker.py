@@ -54,7 +54,7 @@ from cudareduce.reduction.patterns import patterns_for
 from cudareduce.reduction.reference import Reference
 from cudareduce.timing.rounds import Context, measure, over, remarks
 from cudareduce.timing.sampling import Method
-from cudareduce.timing.timer import DeviceTimer, joules, late_work
+from cudareduce.timing.timer import DeviceTimer, find_unfinished_work, joules
 from cudareduce.verify.patterns import SMALL, Input, Inputs
 from cudareduce.verify.result_monitor import (
     OwnBuffers,
@@ -629,7 +629,7 @@ class JobRun:
                 continue
             self._reporter.begin(name)
             source.restored()
-            wrong = late_work(self._timer, call.run, costs.get(name, inf))
+            wrong = find_unfinished_work(self._timer, call.run, costs.get(name, inf))
             if wrong:
                 self._add_verdict(timed, Verdict("fail", wrong))
             distinct, launches = distinct_answers(call, costs[name], source)

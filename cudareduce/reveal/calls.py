@@ -1,4 +1,4 @@
-"""The calls to reveal: kernels and libraries by name, for every size and type."""
+"""The targets of `reveal`: kernels and libraries by name, for every size and type."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from cudareduce.verify.verdict import Cause
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCall:
-    """A call of a kernel."""
+class KernelTarget:
+    """A kernel on one problem."""
 
     case: Case
     plan: Plan
 
     @property
     def problem(self) -> Problem:
-        """The problem, in the shape that the kernel sees."""
+        """The problem, in the kernel's own shape."""
         return self.plan.problem
 
     @property
@@ -43,61 +43,63 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerCall:
-    """A call of a library; `listing` locates its module."""
+class LibraryTarget:
+    """A library call on one problem; `listing` locates its module."""
 
     listing: Listing
-    peer_name: str
+    library_name: str
     problem: Problem
 
     @property
-    def peer(self) -> Library:
+    def library(self) -> Library:
         """The library."""
-        return next(peer for peer in self.listing.libraries() if peer.name == self.peer_name)
+        return next(
+            library for library in self.listing.libraries() if library.name == self.library_name
+        )
 
     @property
     def name(self) -> str:
         """The name in results."""
-        return f"peer:{self.peer_name}"
+        return f"peer:{self.library_name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Reveal one call: its probes within `limit_s` seconds; before that, the import of a library
-    and its first result within `first_s` each. `folder` keeps code compiled for a library."""
+    """Reveal one target. The limits in s are `limit_s` for all probes, and `first_s` each for the
+    import of a library and its first result. `folder` is the cache of a library's compiled code."""
 
     spec: BackendSpec
-    call: KernelCall | PeerCall
+    call: KernelTarget | LibraryTarget
     limit_s: float
     first_s: float
     folder: str
 
     @property
     def alone(self) -> str | None:
-        """The name of a library that needs a process of its own, else None."""
-        if isinstance(self.call, PeerCall) and self.call.peer.context == "own":
+        """The name of a library that needs its own process, else None."""
+        if isinstance(self.call, LibraryTarget) and self.call.library.context == "own":
             return self.call.name
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Compile the kernels of several calls in parallel; later each is found in the cache."""
+    """Compile the kernels of several targets in parallel, into the cache."""
 
     spec: BackendSpec
-    calls: tuple[KernelCall, ...]
+    calls: tuple[KernelTarget, ...]
 
 
 #: The name that selects all libraries.
-_ALL_PEERS = "peers"
-#: Largest input: only one row is probed, and an order shows at much smaller sizes.
+_ALL_LIBRARIES = "peers"
+#: Largest input in bytes. Much smaller sizes show the same order.
 _MOST_BYTES = 2**32
 _ON_CPU = "runs on a GPU, and this is the CPU emulator"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A call that is not supported, and why."""
+class Refusal:
+    """A kernel or library that does not support a problem, and why."""
 
     name: str
     problem: Problem
@@ -106,54 +108,54 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The kernels and libraries selected by names."""
+class SelectedTargets:
+    """The kernels and libraries that are selected by name."""
 
     kernels: tuple[Choice, ...] = ()
-    peers: tuple[tuple[catalogue.Listing, Library], ...] = ()
+    libraries: tuple[tuple[catalogue.Listing, Library], ...] = ()
 
-    def only(self, name: str) -> Chosen:
-        """Only the kernel or library with this name in results, if selected."""
-        return Chosen(
+    def only(self, name: str) -> SelectedTargets:
+        """The selection reduced to the kernel or library with this name in results."""
+        return SelectedTargets(
             kernels=tuple(choice for choice in self.kernels if choice.kernel.id == name),
-            peers=tuple(pair for pair in self.peers if pair[1].id == name),
+            libraries=tuple(pair for pair in self.libraries if pair[1].id == name),
         )
 
 
-def chosen(
+def select_targets(
     names: Sequence[str], registry: Registry, files: LaunchOptions, quiet: bool,
     shapes: Sequence[tuple[int, int]],
-) -> Chosen:  # fmt: skip
+) -> SelectedTargets:  # fmt: skip
     """Select kernels and libraries by name; `files` are the options for external kernel files,
     which are recorded at `shapes`. Raises UsageError for an unknown name."""
     own = [name for name in names if _library(name, registry) is None]
 
     take = ExternalFiles(files, partial(say, quiet=quiet), shapes, default_cache())
-    libraries = (*NAMES, _ALL_PEERS)
-    kernels = registry.choose(own, take, libraries=libraries) if own else []
-    peers = {
-        peer.name: (listing, peer)
-        for name in names for listing, peer in _peers(name, _library(name, registry))
+    library_names = (*NAMES, _ALL_LIBRARIES)
+    kernels = registry.choose(own, take, libraries=library_names) if own else []
+    libraries = {
+        library.name: (listing, library)
+        for name in names for listing, library in _libraries_of(name, _library(name, registry))
     }  # fmt: skip
-    return Chosen(kernels=tuple(kernels), peers=tuple(peers.values()))
+    return SelectedTargets(kernels=tuple(kernels), libraries=tuple(libraries.values()))
 
 
 def _library(name: str, registry: Registry) -> str | None:
-    """The library of a name, or `peers`; None if it is the name of a kernel."""
+    """The package of a library's name, or `peers`; None if it is the name of a kernel."""
     library = name.removeprefix("peer:").partition(":")[0]
     if name in registry.kernels or name in registry.suites:
         return None
-    return library if library in (*NAMES, _ALL_PEERS) or name.startswith("peer:") else None
+    return library if library in (*NAMES, _ALL_LIBRARIES) or name.startswith("peer:") else None
 
 
-def _peers(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, Library]]:
+def _libraries_of(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, Library]]:
     if library is None:
         return
-    asked = name.removeprefix("peer:")
-    listings = catalogue.listings(NAMES if library == _ALL_PEERS else (library,))
-    found = [(listing, peer) for listing in listings for peer in listing.libraries()]
-    if asked not in (library, _ALL_PEERS):
-        found = [(listing, peer) for listing, peer in found if peer.name == asked]
+    full_name = name.removeprefix("peer:")
+    listings = catalogue.listings(NAMES if library == _ALL_LIBRARIES else (library,))
+    found = [(listing, library) for listing in listings for library in listing.libraries()]
+    if full_name not in (library, _ALL_LIBRARIES):
+        found = [(listing, library) for listing, library in found if library.name == full_name]
     if not found:
         raise UsageError(f"no library is called {name!r}: see cudareduce list peers")
     yield from found
@@ -161,8 +163,8 @@ def _peers(name: str, library: str | None) -> Iterator[tuple[catalogue.Listing, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """Sizes and types to reveal, with the requested block size and items per thread; None is the
-    kernel's own."""
+    """Reductions and sizes to reveal, with block size and items per thread; None is the kernel's
+    own value."""
 
     reductions: tuple[Reduction, ...]
     sizes: tuple[int, ...]
@@ -172,10 +174,10 @@ class Shapes:
 
 
 def calls(
-    what: Chosen, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str], *, gpu: bool
-) -> Iterator[KernelCall | PeerCall | Refused]:
-    """Every call, or why it is not supported. Integers are ignored if floats are requested too.
-    Raises UsageError for an input that is too large."""
+    what: SelectedTargets, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str], *, gpu: bool
+) -> Iterator[KernelTarget | LibraryTarget | Refusal]:
+    """Each target on each problem, or its refusal. Integer types are ignored if float types are
+    requested, too. Raises UsageError for an input that is too large."""
     floats = [r for r in shapes.reductions if r.dtype.kind == "float"]
     for reduction in floats or shapes.reductions:
         for n in shapes.sizes:
@@ -187,19 +189,19 @@ def calls(
                 )
             for choice in what.kernels:
                 yield _kernel_call(choice, problem, shapes, limits, lacks)
-            for listing, peer in what.peers:
-                reason = why_not(reduction, n) or peer.why_not(problem)
+            for listing, library in what.libraries:
+                reason = why_not(reduction, n) or library.why_not(problem)
                 if reason:
-                    yield Refused(peer.id, problem, reason)
+                    yield Refusal(library.id, problem, reason)
                 elif not gpu:
-                    yield Refused(peer.id, problem, _ON_CPU, cause="machine")
+                    yield Refusal(library.id, problem, _ON_CPU, cause="machine")
                 else:
-                    yield PeerCall(listing, peer.name, problem)
+                    yield LibraryTarget(listing, library.name, problem)
 
 
 def _kernel_call(
     choice: Choice, problem: Problem, shapes: Shapes, limits: DeviceLimits, lacks: Sequence[str]
-) -> KernelCall | Refused:
+) -> KernelTarget | Refusal:
     kernel, reduction = choice.kernel, problem.reduction
     block = shapes.block or choice.block or kernel.block
     size = reduction.dtype.size
@@ -215,9 +217,9 @@ def _kernel_call(
             reason = str(error).removeprefix(f"{kernel.id} ")
     reason = why_not(reduction, kernel.shape(problem.n, problem.rows)[0]) or reason
     if reason:
-        return Refused(kernel.id, problem, reason)
+        return Refusal(kernel.id, problem, reason)
     lacking = next((word for word in kernel.requires if word in lacks), None)
     if lacking:
         why = f"needs hardware that the CPU does not emulate: {lacking}"
-        return Refused(kernel.id, problem, why, cause="machine")
-    return KernelCall(case, plan)
+        return Refusal(kernel.id, problem, why, cause="machine")
+    return KernelTarget(case, plan)

@@ -1,4 +1,4 @@
-"""The command `reveal`: in which order kernels and libraries add."""
+"""The command `reveal`: find the summation order of kernels and libraries, or compare two."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.results.provenance import tool
 from cudareduce.reveal import compare, session
-from cudareduce.reveal.calls import Shapes, chosen
+from cudareduce.reveal.calls import Shapes, select_targets
 from cudareduce.reveal.orders import Order, Table, load, sections, to_json
-from cudareduce.reveal.session import RevealResult, Where
+from cudareduce.reveal.session import RevealResult, RunOptions
 
 #: Default type and number of elements.
 _DTYPE, _SIZE = ("float32",), (1024,)
@@ -25,10 +25,10 @@ _DTYPE, _SIZE = ("float32",), (1024,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealRequest:
-    """The options of `reveal`. `compare` are two tables or names of calls, instead of `kernels`. If
-    sizes are None, defaults are used, or the sizes of the table that is compared with."""
+    """The options of `reveal`. `compare` are two tables or names, instead of `kernels`. Sizes that
+    are None have defaults; in a comparison with a table they are the table's."""
 
-    where: Where
+    where: RunOptions
     outputs: Outputs
     kernels: tuple[str, ...] = ()
     compare: tuple[str, str] | None = None
@@ -53,25 +53,27 @@ class RevealRequest:
         )  # fmt: skip
 
     @property
-    def shaped(self) -> bool:
+    def has_shape_options(self) -> bool:
         """True if any shape option is given."""
-        asked = self.n, self.rows, self.dtype, self.acc, self.block, self.items
-        return any(one is not None for one in asked)
+        options = self.n, self.rows, self.dtype, self.acc, self.block, self.items
+        return any(option is not None for option in options)
 
 
 def reveal(request: RevealRequest) -> int:
     """Reveal and print summation orders, or compare two; returns the exit code. Raises UsageError,
     and EnvironmentProblem if no call can run on this machine."""
     if request.compare is not None:
-        return _compared(request, *request.compare)
-    found = revealed(request)
-    table = Table(tool=tool(request.argv), device=found.device, orders=found.orders)
-    publish(request.outputs, sections(found.orders, found.device), {"json": lambda: to_json(table)})
-    say("interrupted: the missing calls were not tried" * found.interrupted, request.where.quiet)
-    return exit_code(found)
+        return _compare_sides(request, *request.compare)
+    result = reveal_names(request)
+    table = Table(tool=tool(request.argv), device=result.device, orders=result.orders)
+    publish(
+        request.outputs, sections(result.orders, result.device), {"json": lambda: to_json(table)}
+    )
+    say("interrupted: the missing calls were not tried" * result.interrupted, request.where.quiet)
+    return exit_code(result)
 
 
-def revealed(request: RevealRequest) -> RevealResult:
+def reveal_names(request: RevealRequest) -> RevealResult:
     """The summation orders of the requested kernels and libraries; raises as `reveal` does."""
     if not request.kernels:
         raise UsageError(
@@ -79,42 +81,42 @@ def revealed(request: RevealRequest) -> RevealResult:
             "give --compare two of them"
         )
     request.outputs.check(*_files(request.kernels))
-    found = _found(request, request.kernels)
-    found.require_any()
-    return found
+    result = _reveal_selection(request, request.kernels)
+    result.require_any()
+    return result
 
 
-def exit_code(found: RevealResult) -> int:
+def exit_code(result: RevealResult) -> int:
     """130 after Ctrl-C, else the exit code of the worst outcome."""
-    codes = {3 for order in found.orders if order.outcome == "wrong"}
-    codes |= {2 for order in found.orders if order.cause == "unbuilt"}
-    codes |= {4 for order in found.orders if order.cause == "time"}
-    return 130 if found.interrupted else worst_exit_code(codes)
+    codes = {3 for order in result.orders if order.outcome == "wrong"}
+    codes |= {2 for order in result.orders if order.cause == "unbuilt"}
+    codes |= {4 for order in result.orders if order.cause == "time"}
+    return 130 if result.interrupted else worst_exit_code(codes)
 
 
-def _compared(request: RevealRequest, *names: str) -> int:
-    """Compare two sides, each a table or a name to reveal now."""
+def _compare_sides(request: RevealRequest, *names: str) -> int:
+    """Compare two sides: each is a stored table, or a name to reveal now."""
     if request.kernels:
         raise UsageError("--compare excludes other names: give only one of them")
     request.outputs.check(*_files(names))
     stored = {name: load(Path(name)) for name in names if _is_table(name)}
     table = next(iter(stored.values()), None)
-    old, new = (stored.get(name) or _revealed(request, name, table) for name in names)
-    pairs = compare.compared(old.orders, new.orders, files=len(stored) == len(set(names)))
+    old, new = (stored.get(name) or _reveal_side(request, name, table) for name in names)
+    pairs = compare.pair_orders(old.orders, new.orders, files=len(stored) == len(set(names)))
     devices = f" ({old.device} and {new.device})" if old.device != new.device else ""
-    told = compare.section(pairs, f"summation order: {names[0]} and {names[1]}{devices}")
-    publish(request.outputs, [told], {"json": lambda: compare.to_json(pairs)})
+    section = compare.section(pairs, f"summation order: {names[0]} and {names[1]}{devices}")
+    publish(request.outputs, [section], {"json": lambda: compare.to_json(pairs)})
     return compare.exit_code(pairs)
 
 
-def _revealed(request: RevealRequest, name: str, table: Table | None) -> RevealResult:
-    """Reveal one side for the calls in the table of the other side. Raises KeyboardInterrupt if it
-    is interrupted, since a part cannot be compared."""
-    found = _found(request, (name,), table)
-    found.require_any()
-    if found.interrupted:
+def _reveal_side(request: RevealRequest, name: str, table: Table | None) -> RevealResult:
+    """Reveal one side on the problems of the other side's table. Raises KeyboardInterrupt after
+    Ctrl-C, since partial results are not comparable."""
+    result = _reveal_selection(request, (name,), table)
+    result.require_any()
+    if result.interrupted:
         raise KeyboardInterrupt
-    return found
+    return result
 
 
 def _is_table(name: str) -> bool:
@@ -126,29 +128,36 @@ def _files(names: Sequence[str]) -> list[Path]:
     return [Path(name) for name in names if name.endswith((*SOURCES, ".json"))]
 
 
-def _found(
+def _reveal_selection(
     request: RevealRequest, names: Sequence[str], table: Table | None = None
 ) -> RevealResult:
-    problems = _problems(table) if table is not None and not request.shaped else [request.shapes]
-    shapes = [(n, one.rows) for one in problems for n in one.sizes]
+    problems = (
+        _shapes_of_table(table)
+        if table is not None and not request.has_shape_options
+        else [request.shapes]
+    )
+    shapes = [(n, problem.rows) for problem in problems for n in problem.sizes]
     files = request.files.with_shape(request.block, request.items)
-    what = chosen(names, load_registry(request.folders), files, request.where.quiet, shapes)
-    wanted = [(what, request.shapes)]
-    if table is not None and not request.shaped:
-        held = [(what.only(order.kernel), _again(order, launched=True)) for order in table.orders]
-        held = [(some, shapes) for some, shapes in held if some.kernels or some.peers]
-        # If the table has none of these calls, use its problems.
-        wanted = held or [(what, shapes) for shapes in _problems(table)]
-    return session.found(wanted, request.where)
+    what = select_targets(names, load_registry(request.folders), files, request.where.quiet, shapes)
+    targets = [(what, request.shapes)]
+    if table is not None and not request.has_shape_options:
+        rows = [
+            (what.only(order.kernel), _shapes_of_row(order, launched=True))
+            for order in table.orders
+        ]
+        rows = [(row, shapes) for row, shapes in rows if row.kernels or row.libraries]
+        # if the table has none of these targets, use its problems
+        targets = rows or [(what, shapes) for shapes in _shapes_of_table(table)]
+    return session.reveal_all(targets, request.where)
 
 
-def _problems(table: Table) -> list[Shapes]:
+def _shapes_of_table(table: Table) -> list[Shapes]:
     each = {order.problem: order for order in table.orders}
-    return [_again(order, launched=False) for order in each.values()]
+    return [_shapes_of_row(order, launched=False) for order in each.values()]
 
 
-def _again(order: Order, *, launched: bool) -> Shapes:
-    """The shapes of a row of a table, with its launch configuration if `launched`."""
+def _shapes_of_row(order: Order, *, launched: bool) -> Shapes:
+    """The shape of a row of a table; with block and items per thread if `launched`."""
     return Shapes(
         reductions=(reduction_of("sum", order.dtype, order.acc),), sizes=(order.n,),
         rows=order.rows, block=order.block if launched else None,

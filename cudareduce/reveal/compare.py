@@ -1,4 +1,4 @@
-"""Compares summation orders: two tables, or two calls, row by row."""
+"""Compare summation orders row by row: two tables, or two targets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from cudareduce.report.numbers import DASH, short_size
 from cudareduce.report.section import Section
 from cudareduce.reveal.orders import BETWEEN, Order
 
-#: Worst first. UNFIT: neither side supports the problem.
+#: Verdicts, worst first. UNFIT: neither side supports the problem.
 Verdict = Literal["WRONG", "CHANGED", "UNCERTAIN", "GONE", "NEW", "SAME", "UNFIT"]
 _CODES: dict[Verdict, int] = {"WRONG": 3, "CHANGED": 1, "UNCERTAIN": 4, "GONE": 4}
-#: Most names or problems that are listed in a sentence.
+#: How many names or problems a message lists.
 _FIRST_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A call before and after, or two different calls; None if a side lacks it."""
+    """The same target in baseline and candidate, or two different targets; None if one is
+    missing."""
 
     old: Order | None
     new: Order | None
@@ -32,39 +33,41 @@ class Pair:
 
     @property
     def shown(self) -> Order:
-        """The new order if there is one, else the old one."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        """The candidate's order, else the baseline's."""
+        order = self.new or self.old
+        assert order is not None
+        return order
 
 
-def compared(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list[Pair]:
-    """Pairs of the same call; of two `files` also the calls that one side lacks. If the sides share
-    no call, pairs of the same problem. Raises UsageError if there are none."""
+def pair_orders(old: Sequence[Order], new: Sequence[Order], *, files: bool) -> list[Pair]:
+    """Pair the orders of the same target; with `files` also those that only one side has. If the
+    sides share no target, pair orders of the same problem. Raises UsageError if there are no
+    pairs."""
     same = {order.key: order for order in old}
-    pairs = [_judged(same.get(order.key), order) for order in new if files or order.key in same]
+    pairs = [_pair(same.get(order.key), order) for order in new if files or order.key in same]
     if not any(pair.old for pair in pairs):
-        pairs = [_judged(a, b) for b in new for a in old if not files and a.problem == b.problem]
+        pairs = [_pair(a, b) for b in new for a in old if not files and a.problem == b.problem]
     if not pairs:
-        raise UsageError(f"the two sides have no call in common: {_unlike(old, new)}")
+        raise UsageError(f"the two sides have no call in common: {_why_no_pairs(old, new)}")
     if files:
-        there = {order.key for order in new}
-        pairs += [_judged(order, None) for order in old if order.key not in there]
+        new_keys = {order.key for order in new}
+        pairs += [_pair(order, None) for order in old if order.key not in new_keys]
     return pairs
 
 
-def _unlike(old: Sequence[Order], new: Sequence[Order]) -> str:
-    """Why two sides share no call, and how to make them comparable."""
+def _why_no_pairs(old: Sequence[Order], new: Sequence[Order]) -> str:
+    """Why two sides have no pairs, and how to make them comparable."""
     names, others = ({order.kernel: 0 for order in side} for side in (old, new))
     if not names.keys() & others.keys():
-        return f"{_sides(names, others)}; reveal the same names for both"
+        return f"{_differing_names(names, others)}; reveal the same names for both"
     sizes, other_sizes = ({_problem_text(order): 0 for order in side} for side in (old, new))
     if not sizes.keys() & other_sizes.keys():
-        return f"{_sides(sizes, other_sizes)}; give both the same --n, --rows, --dtype and --acc"
+        differ = _differing_names(sizes, other_sizes)
+        return f"{differ}; give both the same --n, --rows, --dtype and --acc"
     return "give both the same names, sizes, types, --block and --items"
 
 
-def _sides(one: Iterable[str], other: Iterable[str]) -> str:
+def _differing_names(one: Iterable[str], other: Iterable[str]) -> str:
     return f"one is of {first_few(one, _FIRST_FEW)}, the other of {first_few(other, _FIRST_FEW)}"
 
 
@@ -74,7 +77,7 @@ def _problem_text(order: Order) -> str:
     return f"n = {short_size(order.n)}{rows} {order.dtype}{acc}"
 
 
-def _judged(old: Order | None, new: Order | None) -> Pair:
+def _pair(old: Order | None, new: Order | None) -> Pair:
     if new is None:
         return Pair(old, new, "GONE")
     if new.outcome == "wrong":
@@ -105,7 +108,7 @@ def _judged(old: Order | None, new: Order | None) -> Pair:
 
 
 def exit_code(pairs: Sequence[Pair]) -> int:
-    """1 if an order has changed, 3 if a call is wrong, 4 if undecided, else 0."""
+    """1 if an order has changed, 3 if a result is wrong, 4 if undecided, else 0."""
     return worst_exit_code({_CODES[pair.verdict] for pair in pairs if pair.verdict in _CODES})
 
 
@@ -113,12 +116,13 @@ def section(pairs: Sequence[Pair], title: str) -> Section:
     """The table, worst verdict first, with the reasons as notes."""
     verdicts = get_args(Verdict)
     ordered = sorted(pairs, key=lambda pair: verdicts.index(pair.verdict))
-    # Values that are the same in all rows are moved to title and notes, to fit 80 columns.
+    # values common to all rows go to title and notes, to fit 80 columns
     kinds = dict.fromkeys(pair.shown.dtype for pair in ordered)
     common, name = _naming(ordered)
     rows = tuple(
         (pair.verdict, name(pair), short_size(pair.shown.n),
-         *([pair.shown.dtype] if len(kinds) > 1 else []), _of(pair.old), _of(pair.new))
+         *([pair.shown.dtype] if len(kinds) > 1 else []), _hash_text(pair.old),
+         _hash_text(pair.new))
         for pair in ordered
     )  # fmt: skip
     header = ("verdict", "call", "n", *(["dtype"] if len(kinds) > 1 else []), "hash", "now")
@@ -127,8 +131,8 @@ def section(pairs: Sequence[Pair], title: str) -> Section:
 
 
 def _naming(pairs: Sequence[Pair]) -> tuple[tuple[str, ...], Callable[[Pair], str]]:
-    """How rows are named. If each row compares two calls and one side is always the same call, rows
-    have the name of the other, and a note names the common one."""
+    """Notes, and a function that names a row. If rows compare two targets of which one is always
+    the same, rows have the name of the other, and a note names the common one."""
     both = [(pair.old.kernel, pair.new.kernel) for pair in pairs if pair.old and pair.new]
     if all(old == new for old, new in both):
         return (), lambda pair: pair.shown.kernel
@@ -153,7 +157,7 @@ def to_json(pairs: Sequence[Pair]) -> str:
     return json.dumps(values, indent=1) + "\n"
 
 
-def _of(order: Order | None) -> str:
+def _hash_text(order: Order | None) -> str:
     if order is None:
         return DASH
     return order.hash or order.outcome
@@ -166,14 +170,14 @@ def _notes(pairs: Sequence[Pair], name: Callable[[Pair], str]) -> Iterator[str]:
 
 
 def _why(pair: Pair) -> str:
-    """The reason; for a changed order also the first different sum, and both depths."""
+    """The reason of a verdict; for a changed order also the first different sum and both depths."""
     old, new = pair.old, pair.new
     if pair.verdict != "CHANGED" or old is None or new is None:
         return pair.reason
     depths = [DASH if order.depth is None else str(order.depth) for order in (old, new)]
     depth = f"depth {depths[0]}, now {depths[1]}" if old.depth != new.depth else ""
-    told = "; ".join(filter(None, (pair.reason, _first_sum(old, new), depth)))
-    return told or "sums that are not in the picture"
+    reasons = "; ".join(filter(None, (pair.reason, _first_sum(old, new), depth)))
+    return reasons or "sums that are not in the picture differ"
 
 
 def _first_sum(old: Order, new: Order) -> str:
@@ -182,10 +186,10 @@ def _first_sum(old: Order, new: Order) -> str:
         return ""
     lines = zip_longest(old.picture, new.picture, fillvalue="")
     before, now = next((pair for pair in lines if pair[0] != pair[1]), ("", ""))
-    (size, _, made), (other, _, made_now) = (
+    (size, _, parts), (other, _, parts_now) = (
         line.strip().partition(BETWEEN) for line in (before, now)
     )
-    if not (made and made_now):
+    if not (parts and parts_now):
         return ""
     first = f"a sum of {size}" if old.exact else f"in a sum of {size} element 0 meets"
-    return f"{first}: {made}, now {'' if size == other else f'one of {other}: '}{made_now}"
+    return f"{first}: {parts}, now {'' if size == other else f'one of {other}: '}{parts_now}"

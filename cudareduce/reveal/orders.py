@@ -1,4 +1,4 @@
-"""Summation orders as rows of a table: stored in JSON, printed, and drawn as trees."""
+"""Tables of summation orders: stored as JSON, printed, and drawn as trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import DASH, error_text, short_size
 from cudareduce.report.section import Section
 from cudareduce.results.store import Unfit, is_missing, parse, read_json
-from cudareduce.reveal.calls import KernelCall, PeerCall, Refused
+from cudareduce.reveal.calls import KernelTarget, LibraryTarget, Refusal
 from cudareduce.reveal.probing import EXACT_UP_TO, Outcome, ProbeResult
 from cudareduce.verify.verdict import Cause
 
@@ -33,9 +33,10 @@ _REMEDY = "make it with cudareduce reveal --json"
 class Order:
     """The summation order of one call on `rows` rows of `n` elements.
 
-    `hashes` are those of its trees by number of leaves: all elements, or samples. `depth` is the
-    number of additions on the longest path, for a sample a lower bound. `bound` is the error bound
-    relative to the sum of magnitudes. `version` and `called` are set for libraries.
+    `hashes` maps the number of leaves to the hash of a tree: of all elements, or of a sample.
+    `depth` is the number of additions on the longest path; for a sample it is a lower bound.
+    `bound` is the error bound relative to the sum of magnitudes. `version` and `called` are set for
+    libraries.
     """
 
     kernel: str
@@ -65,12 +66,12 @@ class Order:
 
     @property
     def problem(self) -> tuple[str, str, int, int]:
-        """The types and shape that are reduced."""
+        """Types and shape."""
         return self.dtype, self.acc, self.n, self.rows
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The identity of a row."""
+        """Fields that identify the row."""
         return self.kernel, *self.problem, self.block, self.items
 
 
@@ -84,7 +85,7 @@ class Table:
 
 
 def to_json(table: Table) -> str:
-    """One order a line, so that a diff of the file shows which have changed."""
+    """The table as JSON with one order per line, so that a diff shows which orders changed."""
     head = {"kind": KIND, "schema": SCHEMA, "tool": dict(table.tool), "device": table.device}
     rows = ",\n".join(f"  {json.dumps(asdict(order), allow_nan=False)}" for order in table.orders)
     return f'{json.dumps(head, indent=1)[:-2]},\n "orders": [\n{rows}\n ]\n}}\n'
@@ -135,7 +136,7 @@ def _check(order: Order) -> None:
             raise Unfit("hashes are not texts by numbers of elements")
 
 
-#: Most lines of a picture; an irregular tree has as many kinds of sums as elements.
+#: Limit for the lines of a picture: an irregular tree has as many kinds of sums as elements.
 _MOST_LINES = 24
 #: Characters of the right column, so that a line fits 80 columns.
 _WIDTH = 60
@@ -144,10 +145,9 @@ _INDENT = "  "
 
 
 def picture(tree: Tree) -> list[tuple[str, str]]:
-    """Lines of a picture: the size of a sum, indented below the sum that it is part of, and its
-    parts. For a sample: the sums on the path of the first element, and the elements it meets
-    there."""
-    lines = list(_Drawing(tree).lines() if tree.exact else _path_of_first(tree))
+    """The lines of a picture: the size of a sum, indented below the sum that contains it, and its
+    parts. For a sample: the sums on the path of the first element, and the elements added there."""
+    lines = list(_Drawing(tree).lines() if tree.exact else _path_of_first_element(tree))
     if len(lines) > _MOST_LINES:
         left = len(lines) - _MOST_LINES + 1
         return [*lines[: _MOST_LINES - 1], ("...", f"and {left} more lines")]
@@ -155,8 +155,8 @@ def picture(tree: Tree) -> list[tuple[str, str]]:
 
 
 class _Drawing:
-    """Draws a tree in which each repeated kind of sum appears once. Two sums are of one kind if
-    they differ by an index offset only."""
+    """Draws a tree, with each kind of sum once. Two sums are of the same kind if they differ only
+    by an index offset."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree, self._count = tree, len(tree.leaves)
@@ -168,15 +168,15 @@ class _Drawing:
             self._kinds.append(kinds.setdefault(shape, len(kinds) + 1))
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """The lines, each kind of sum once, below the first sum that contains it."""
-        told: set[int] = set()
+        """The lines: each kind of sum below the first sum that contains it."""
+        drawn: set[int] = set()
         waiting = [(self._count + len(self._tree.joins) - 1, 0)]
         while waiting:
             number, level = waiting.pop()
-            if self._kinds[number] in told or number < self._count:
+            if self._kinds[number] in drawn or number < self._count:
                 continue
-            told.add(self._kinds[number])
-            how, parts = self._how(number)
+            drawn.add(self._kinds[number])
+            how, parts = self._describe(number)
             yield f"{_INDENT * level}{self._size(number)}", how
             waiting += [(part, level + 1) for part in reversed(parts)]
 
@@ -186,12 +186,12 @@ class _Drawing:
     def _parts(self, number: int) -> tuple[int, ...]:
         return self._tree.joins[number - self._count].parts
 
-    def _how(self, number: int) -> tuple[str, Sequence[int]]:
-        """A description of how a sum is formed, and the parts to draw below it."""
-        halves, (head, chain) = self._halves(number), self._chain(number)
+    def _describe(self, number: int) -> tuple[str, Sequence[int]]:
+        """The text that describes a sum, and the parts to draw below it."""
+        halves, (head, chain) = self._halving_steps(number), self._chain(number)
         if len(chain) > 2:
-            before = "" if head is None else f"{self._whole(head)}, then "
-            text = f"{before}{self._alike(chain, _IN_TURN, len(before))}"
+            before = "" if head is None else f"{self._part_text(head)}, then "
+            text = f"{before}{self._repeated_part(chain, _IN_TURN, len(before))}"
             return text, chain[:1] if head is None else (head, chain[0])
         if halves:
             bottom, steps = halves
@@ -199,18 +199,18 @@ class _Drawing:
             return f"{what}{_numbers(steps, len(what))} apart", (bottom,)
         parts = self._parts(number)
         if len(parts) > 2 and len({self._kinds[part] for part in parts}) == 1:
-            return self._alike(parts, _TOGETHER), parts[:1]
+            return self._repeated_part(parts, _TOGETHER), parts[:1]
         how = f", {_TOGETHER}" if len(parts) > 2 else ""
-        told = _texts([self._whole(part) for part in parts], " + ", len(how))
-        return f"{told}{how}", parts
+        operands = _texts([self._part_text(part) for part in parts], " + ", len(how))
+        return f"{operands}{how}", parts
 
-    def _whole(self, number: int) -> str:
+    def _part_text(self, number: int) -> str:
         size, first = self._size(number), self._first(number)
         return f"{size} from {first} on" if size > 1 else f"element {first}"
 
-    def _alike(self, parts: Sequence[int], how: str, taken: int = 0) -> str:
-        """A description of sums of one kind and their first elements; the first two may be
-        swapped."""
+    def _repeated_part(self, parts: Sequence[int], how: str, taken: int = 0) -> str:
+        """The text for sums of the same kind: number, size and first elements. The first two sums
+        may be swapped."""
         size, firsts = self._size(parts[0]), [self._first(part) for part in parts]
         what = f"{len(parts)} x {size} {how}"
         for order in (firsts, [firsts[1], firsts[0], *firsts[2:]]):
@@ -225,9 +225,9 @@ class _Drawing:
     def _first(self, number: int) -> int:
         return self._tree.lowest[number]
 
-    def _halves(self, number: int) -> tuple[int, list[int]] | None:
-        """The innermost part of a sum of halves, and the distances of the halves from the first
-        addition to the last; None if the halves are of different kinds."""
+    def _halving_steps(self, number: int) -> tuple[int, list[int]] | None:
+        """For a sum of two halves of the same kind: the innermost part, and the distance between
+        the halves at each level from the innermost on. Else None."""
         steps = []
         while number >= self._count:
             parts = self._parts(number)
@@ -238,8 +238,8 @@ class _Drawing:
         return (number, steps[::-1]) if steps else None
 
     def _chain(self, number: int) -> tuple[int | None, list[int]]:
-        """Sums of one kind that are added one after the other, and the first operand if it is of
-        another kind."""
+        """Sums of the same kind that are added one after the other, and the first operand if it is
+        of another kind."""
         chain: list[int] = []
         kind = None
         while number >= self._count and len(self._parts(number)) == 2:
@@ -258,13 +258,13 @@ class _Drawing:
         return None, [*sorted(chain[:2], key=self._first), *chain[2:]]  # either may be the first
 
 
-def _path_of_first(tree: Tree) -> Iterator[tuple[str, str]]:
+def _path_of_first_element(tree: Tree) -> Iterator[tuple[str, str]]:
     at, count = 0, len(tree.leaves)
     for number, join in enumerate(tree.joins, count):
         if at in join.parts:
-            beside = tree.sets[number] & ~tree.sets[at]
-            met = [leaf for k, leaf in enumerate(tree.leaves) if beside >> k & 1]
-            yield str(join.size), _numbers(met)
+            added = tree.sets[number] & ~tree.sets[at]
+            leaves = [leaf for k, leaf in enumerate(tree.leaves) if added >> k & 1]
+            yield str(join.size), _numbers(leaves)
             at = number
 
 
@@ -273,8 +273,8 @@ def _numbers(numbers: Sequence[int], taken: int = 0) -> str:
 
 
 def _texts(texts: Sequence[str], between: str, taken: int = 0) -> str:
-    """Texts joined within the width that is left; if there are too many, the first ones and the
-    last."""
+    """Texts joined within the width left after `taken` characters; too many are abbreviated to the
+    first ones and the last."""
     whole = between.join(texts)
     if len(texts) < 3 or taken + len(whole) <= _WIDTH:
         return whole
@@ -284,17 +284,17 @@ def _texts(texts: Sequence[str], between: str, taken: int = 0) -> str:
     return between.join([*first, "...", texts[-1]])
 
 
-#: Most pictures that are shown; with more calls only the table is.
+#: With more pictures than this only the table is shown.
 _PICTURES = 4
 _OUTCOME_TEXTS = {"fixed": "fixed", "varies": "varies", "other": "not only +", "wrong": "WRONG"}
 
 
-def order_of(call: KernelCall | PeerCall, found: ProbeResult) -> Order:
-    """The row of a revealed call."""
-    tree, case = found.tree, call.case if isinstance(call, KernelCall) else None
+def order_of(call: KernelTarget | LibraryTarget, found: ProbeResult) -> Order:
+    """The row of a target that was probed."""
+    tree, case = found.tree, call.case if isinstance(call, KernelTarget) else None
     reasons = [found.reason, *_front_matter_differences(call, found)]
     return replace(
-        _row(call.name, call.problem, found.outcome, "; ".join(filter(None, reasons))),
+        _plain_row(call.name, call.problem, found.outcome, "; ".join(filter(None, reasons))),
         block=case.block if case else None, items=case.items if case else None,
         hashes={str(len(tree.leaves)): tree.hash for tree in found.trees},
         depth=tree.depth if tree else None, exact=bool(tree and tree.exact), bound=found.bound,
@@ -304,12 +304,13 @@ def order_of(call: KernelCall | PeerCall, found: ProbeResult) -> Order:
     )  # fmt: skip
 
 
-def refused(one: Refused) -> Order:
-    """The row of a call that is not supported."""
-    return replace(_row(one.name, one.problem, "skip", one.reason), cause=one.cause)
+def refusal_row(refusal: Refusal) -> Order:
+    """The row of a target that does not support the problem."""
+    row = _plain_row(refusal.name, refusal.problem, "skip", refusal.reason)
+    return replace(row, cause=refusal.cause)
 
 
-def _row(name: str, problem: Problem, outcome: str, reason: str) -> Order:
+def _plain_row(name: str, problem: Problem, outcome: str, reason: str) -> Order:
     reduction = problem.reduction
     return Order(
         kernel=name, dtype=reduction.dtype.name, acc=reduction.acc.name, n=problem.n,
@@ -317,10 +318,12 @@ def _row(name: str, problem: Problem, outcome: str, reason: str) -> Order:
     )  # fmt: skip
 
 
-def _front_matter_differences(call: KernelCall | PeerCall, found: ProbeResult) -> Iterator[str]:
-    """Differences between a kernel's order and its front matter."""
+def _front_matter_differences(
+    call: KernelTarget | LibraryTarget, found: ProbeResult
+) -> Iterator[str]:
+    """Descriptions of differences between the revealed order and the kernel's front matter."""
     tree = found.tree
-    if not isinstance(call, KernelCall) or tree is None or found.outcome == "varies":
+    if not isinstance(call, KernelTarget) or tree is None or found.outcome == "varies":
         return
     if call.plan.folds_on_host:
         yield "partial results are summed on the host in a wider type"

@@ -1,8 +1,8 @@
-"""Finds the summation order of a call from probes (FPRev, arXiv 2411.00442).
+"""Find the summation order of a call from probes (FPRev, arXiv 2411.00442).
 
-Among ones and a pair of masks M and -M, everything that is added to M before it meets -M is
-lost, since M + k == M. The result counts the ones that are added later, so it tells the size of the
-sum in which the two masks meet. These sizes determine the summation tree.
+A probe sums ones and a pair of masks, M and -M. Ones that are added to M before -M is added are
+lost, since M + k == M. The result counts the other ones, which gives the size of the smallest
+subtree with both masks. These sizes determine the summation tree.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from cudareduce.reduction.reference import reference
 from cudareduce.reduction.sizes import counted
 from cudareduce.verify.verdict import Cause, judge
 
-#: `fixed`: one known order; `varies`: the order changes between calls; `other`: not only additions
-#: of two values in one type; `wrong`: the sum is wrong, or the call fails; `skip`: not found, for
-#: lack of time or of something that the machine lacks.
+#: `fixed`: the same order in all calls; `varies`: the order changes between calls; `other`: not
+#: only additions of two values in one type; `wrong`: the sum is wrong, or the call fails; `skip`:
+#: unknown, since the time limit was reached or the machine lacks something.
 Outcome = Literal["fixed", "varies", "other", "wrong", "skip"]
 
 
@@ -42,8 +42,9 @@ Outcome = Literal["fixed", "varies", "other", "wrong", "skip"]
 class ProbeResult:
     """The summation order of a call, or the `reason` why there is none.
 
-    `trees` are the summation tree and, before it, that of a smaller sample. `adds_in` is the type
-    in which sums are rounded, derived from random elements. `fault`: the worker must not be reused.
+    `trees` holds the summation tree, preceded by that of a smaller sample if there is one.
+    `adds_in` is the type in which sums are rounded, derived from random elements. `fault`: the
+    worker must not be reused.
     """
 
     outcome: Outcome
@@ -71,18 +72,17 @@ class ProbeResult:
         return self.tree.depth * roundoff / (1 - self.tree.depth * roundoff)
 
 
-#: Exponents M of the mask 1.5 * 2^M and k of a one, 2^k, by the type of the elements. The mask lies
-#: between two powers of two, so its last place is the same on both sides. Except for float16 it
-#: also absorbs ones in an accumulator with twice the digits.
+#: Exponents M of the mask 1.5 * 2^M and k of a "one", 2^k, by the type of the elements. The factor
+#: 1.5 keeps the unit in the last place the same above and below the mask. Except for float16 the
+#: mask also absorbs ones in an accumulator with twice the digits.
 _EXPONENTS = {"float16": (15, -24), "bfloat16": (100, 0), "float32": (100, 0), "float64": (600, 0)}
-#: Exponents of random elements lie in +-this range, so that every sum is rounded.
+#: Range of the exponents of random elements, +-: wide enough that every sum is rounded.
 _SPREAD = {"float16": 10, "bfloat16": 16, "float32": 8, "float64": 8}
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The values of probes: `one`, small enough to be absorbed by `mask` and large enough to be
-    counted."""
+    """The values of probes: `mask` absorbs `one`, and ones can be counted."""
 
     reduction: Reduction
     one: float
@@ -109,21 +109,20 @@ def masks_of(reduction: Reduction) -> Masks:
 
 
 def why_not(reduction: Reduction, n: int) -> str | None:
-    """Why the order of a reduction cannot be revealed, in words that follow a kernel's name; None
-    if it can."""
+    """Why the order of a reduction cannot be revealed, as a phrase that follows a name, or None."""
     if reduction.op.name != "sum":
         return f"is probed as a sum only, not as {reduction.op.name}: use --op sum"
     if reduction.dtype.kind != "float":
         return (
-            f"has no visible order: sums of {reduction.dtype.name} are exact in any; use a "
+            f"has no visible order: sums of {reduction.dtype.name} are exact in any order; use a "
             "floating-point --dtype"
         )
     if n == 0:
         return "has nothing to add: use --n 1 or more"
     mask, one = _EXPONENTS[reduction.dtype.name]
-    places = digits(reduction.acc)
-    absorbed = 2 ** max(0, mask - places - one) - 1  # fewer than half of the mask's last place
-    most = min(absorbed, 2**places)
+    indices = digits(reduction.acc)
+    absorbed = 2 ** max(0, mask - indices - one) - 1  # fewer than half of the mask's last place
+    most = min(absorbed, 2**indices)
     if n > most:
         return (
             f"cannot be probed with {n} elements: of {reduction.dtype.name}, added up in "
@@ -133,8 +132,8 @@ def why_not(reduction: Reduction, n: int) -> str | None:
 
 
 def random(reduction: Reduction, n: int, seed: int, *, cancels: bool = False) -> Array:
-    """Stored elements of many magnitudes: the last bits of their sum depend on the order. If the
-    elements cancel, the sum consists of rounding errors only."""
+    """Random elements of many magnitudes, so that the last bits of their sum depend on the order.
+    With `cancels`, the sum consists of rounding errors only."""
     rng = np.random.default_rng([seed, n])
     spread = _SPREAD[reduction.dtype.name]
     numbers = rng.standard_normal(n) * 2.0 ** rng.integers(-spread, spread, n)
@@ -147,30 +146,33 @@ def random(reduction: Reduction, n: int, seed: int, *, cancels: bool = False) ->
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that is probed: `write` stores elements at an index of the input, `held` reads those
-    of the first row, `answer` makes the call and returns the result of the first row, and iterating
-    over `ways` selects another schedule for each repeated call."""
+    """The call that is probed.
+
+    `write` stores elements at an index of the input, `read_input` returns those of the first row.
+    `run` makes the call and returns the result of the first row. Each step of the iterator
+    `schedules` selects another thread schedule for the next call.
+    """
 
     write: Callable[[int, Array], None]
-    held: Callable[[], Array]
-    answer: Callable[[], float]
-    ways: Callable[[int], Iterator[object]]
+    read_input: Callable[[], Array]
+    run: Callable[[], float]
+    schedules: Callable[[int], Iterator[object]]
 
 
 def _on_device(
-    backend: Backend, given: Buffer, problem: Problem, answer: Callable[[], float],
-    ways: Callable[[int], Iterator[object]],
+    backend: Backend, source: Buffer, problem: Problem, run: Callable[[], float],
+    schedules: Callable[[int], Iterator[object]],
 ) -> Call:  # fmt: skip
     """A call whose input is a buffer of the backend."""
     dtype = problem.reduction.dtype
     return Call(
-        lambda index, elements: backend.write(given, elements, index * dtype.size),
-        lambda: backend.download(given, dtype.storage, problem.n), answer, ways,
+        lambda index, elements: backend.write(source, elements, index * dtype.size),
+        lambda: backend.download(source, dtype.storage, problem.n), run, schedules,
     )  # fmt: skip
 
 
-def _repeat(repeats: int) -> Iterator[object]:
-    """The schedules of repeated library calls, which have only one."""
+def _one_schedule(repeats: int) -> Iterator[object]:
+    """The schedules of library calls, which cannot be changed."""
     return repeat("", repeats)
 
 
@@ -181,60 +183,61 @@ def kernel_call(backend: Backend, case: Case, plan: Plan) -> Iterator[Call]:
     if isinstance(programs, BuildError):
         raise programs
     with ExitStack() as stack:
-        given = backend.upload(np.zeros(plan.problem.input_bytes, np.uint8))
-        stack.callback(backend.free, given)
-        bound = Bound(backend, plan, programs, given)
+        source = backend.upload(np.zeros(plan.problem.input_bytes, np.uint8))
+        stack.callback(backend.free, source)
+        bound = Bound(backend, plan, programs, source)
         stack.callback(bound.release)
 
-        def answer() -> float:
+        def run() -> float:
             bound.run()
             return float(bound.results()[0])
 
-        def ways(repeats: int) -> Iterator[object]:
+        def schedules(repeats: int) -> Iterator[object]:
             yield from backend.schedules(repeats, quick=False)
             next(iter(backend.schedules(1, quick=True)))  # back to the first schedule
 
-        yield _on_device(backend, given, plan.problem, answer, ways)
+        yield _on_device(backend, source, plan.problem, run, schedules)
 
 
 @contextmanager
-def peer_call(
-    backend: TimedBackend, peer: Library, problem: Problem, data: Array, folder: str
+def library_call(
+    backend: TimedBackend, library: Library, problem: Problem, data: Array, folder: str
 ) -> Iterator[Call]:
-    """The call of a library on `data`, prepared for probing its summation order. Raises what the
-    library raises."""
-    given = backend.upload(data)
+    """A library call on `data` in device memory. Raises what the library raises."""
+    source = backend.upload(data)
     try:
         with open_memory(backend) as allocated:
-            call = allocated.prepare(peer, problem, data, given, folder)
+            call = allocated.prepare(library, problem, data, source, folder)
 
-            def answer() -> float:
+            def run() -> float:
                 call.run()
                 return float(call.results()[0])
 
-            yield _on_device(backend, given, problem, answer, _repeat)
+            yield _on_device(backend, source, problem, run, _one_schedule)
     finally:
-        backend.free(given)
+        backend.free(source)
 
 
 @contextmanager
-def own_call(peer: Library, problem: Problem, data: Array, folder: str) -> Iterator[Call]:
-    """A library call on the library's own streams, with input in host memory that is copied again
-    for each call."""
-    given = CallRequest(problem=problem, data=data.copy(), folder=folder)
-    ready = peer.prepare(given)
+def own_process_call(
+    library: Library, problem: Problem, data: Array, folder: str
+) -> Iterator[Call]:
+    """A call of a library with its own streams. Each call copies the input from host memory
+    again."""
+    request = CallRequest(problem=problem, data=data.copy(), folder=folder)
+    ready = library.prepare(request)
 
-    def write(place: int, elements: Array) -> None:
-        given.data[place : place + len(elements)] = elements
+    def write(index: int, elements: Array) -> None:
+        request.data[index : index + len(elements)] = elements
 
-    def answer() -> float:
+    def run() -> float:
         assert ready.refill is not None
         assert ready.fetch is not None
         ready.refill()
         ready.run()
         return float(as_results(problem, ready.fetch())[0])
 
-    yield Call(write, lambda: given.data[: problem.n], answer, _repeat)
+    yield Call(write, lambda: request.data[: problem.n], run, _one_schedule)
 
 
 class OutOfTime(Exception):
@@ -242,11 +245,12 @@ class OutOfTime(Exception):
 
 
 class Contradiction(Exception):
-    """No order of additions explains the results of the probes; the message names them."""
+    """No order of additions gives the results of the probes, which the message names."""
 
 
 class Prober:
-    """Probes a call for the sum in which two elements of the first row meet; one probe is one call.
+    """Finds the size of the smallest partial sum that contains two elements of the first row, by
+    one call per pair.
 
     `beat` is called before each probe as a heartbeat.
     """
@@ -262,13 +266,13 @@ class Prober:
         self.probes = 0
 
     def total(self) -> float:
-        """The number of ones that the call counts without masks; to be called first."""
+        """The number of ones that the call counts without masks. Must be the first probe."""
         self._call.write(0, self._masks.ones(self._elements))
         return self._counted()
 
     def meeting_size(self, first: int, second: int) -> int:
-        """The number of elements in the sum in which two elements meet. Raises Contradiction and
-        OutOfTime."""
+        """The size of the smallest partial sum that contains both elements. Raises Contradiction
+        and OutOfTime."""
         pair = (first, second) if first < second else (second, first)
         if pair not in self._known:
             self._known[pair] = self._probed(*pair)
@@ -282,14 +286,15 @@ class Prober:
         return int(size)
 
     def less_absorbed(self, first: int, second: int) -> str:
-        """A description if the smallest mask for the accumulator's type absorbs less than a large
-        one, else empty. Raises Contradiction and OutOfTime."""
+        """A description if the smallest mask for the accumulator's type absorbs fewer ones than a
+        large mask, which means a wider accumulator; else empty. Raises Contradiction and
+        OutOfTime."""
         left, acc = self._n - self.meeting_size(first, second), self._masks.reduction.acc.name
-        found = self.count(first, second, self._masks.least(self._n))
-        if found == left:
+        result = self.count(first, second, self._masks.least(self._n))
+        if result == left:
             return ""
         return (
-            f"a mask that absorbs all but {left} ones in {acc} leaves {found:.9g}, as in a wider "
+            f"a mask that absorbs all but {left} ones in {acc} leaves {result:.9g}, as in a wider "
             "accumulator"
         )
 
@@ -298,10 +303,10 @@ class Prober:
         another."""
         mask = self._masks.mask if mask is None else mask
         wanted = {first: mask, second: -mask}
-        for place in self._set.keys() | wanted.keys():
-            number = wanted.get(place, self._masks.one)
-            if self._set.get(place) != number:
-                self._call.write(place, self._masks.elements(number))
+        for index in self._set.keys() | wanted.keys():
+            number = wanted.get(index, self._masks.one)
+            if self._set.get(index) != number:
+                self._call.write(index, self._masks.elements(number))
         self._set = wanted
         return self._counted()
 
@@ -310,7 +315,7 @@ class Prober:
             raise OutOfTime
         self._beat()
         self.probes += 1
-        return self._call.answer() / self._masks.one
+        return self._call.run() / self._masks.one
 
 
 #: Up to this size every element is a leaf of the tree; above it, a sample is.
@@ -318,13 +323,13 @@ EXACT_UP_TO = 4096
 #: Number of evenly spaced elements in a full sample.
 _EVENLY = 32
 
-#: Returns the size of the sum in which two elements meet.
-Meets = Callable[[int, int], int]
+#: Returns the size of the smallest partial sum that contains two elements.
+MeetingSize = Callable[[int, int], int]
 
 
 def samples(n: int) -> tuple[tuple[int, ...], ...]:
-    """The leaves of the trees to build: all elements, or a small and a larger sample around likely
-    borders of blocks, tiles and strides."""
+    """The leaves of the trees to build: all elements, or a small and a larger sample of elements
+    near likely edges of blocks, tiles and strides."""
     if n <= EXACT_UP_TO:
         return (tuple(range(n)),)
     powers = [2**k for k in range(n.bit_length()) if 2**k < n]
@@ -335,36 +340,38 @@ def samples(n: int) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(few)), tuple(sorted(k for k in few | more if k < n))
 
 
-def build_tree(leaves: Sequence[int], n: int, meeting_size: Meets) -> Tree:
-    """The summation tree over these leaves of `n` elements. Raises Contradiction if no tree has the
-    probed sizes, and what `meeting_size` raises.
+def build_tree(leaves: Sequence[int], n: int, meeting_size: MeetingSize) -> Tree:
+    """Build the summation tree over these leaves of `n` elements. Raises Contradiction if no tree
+    has the probed sizes, and what `meeting_size` raises.
 
-    One leaf is compared with all others. Those that meet it in sums of one size form a subtree of
-    that sum, or several if they also meet each other there.
+    A pivot leaf is probed with all others. The leaves with the same meeting size form one subtree
+    beside the pivot's, or several if they also meet each other at that size.
     """
     forest, exact = Forest(leaves), n == len(leaves)
     below = dict.fromkeys(range(len(leaves)), 1)
 
-    def fits(leaf: int, size: int, held: int, *, all_of_it: bool) -> None:
-        if held > size or (all_of_it and held != size):
-            raise Contradiction(f"element {leaf} is in a sum of {size} elements that holds {held}")
+    def fits(leaf: int, size: int, below_count: int, *, all_of_it: bool) -> None:
+        if below_count > size or (all_of_it and below_count != size):
+            raise Contradiction(
+                f"element {leaf} is in a sum of {size} elements that holds {below_count}"
+            )
 
     def checked(tree: int, leaf: int) -> int:
         fits(leaf, forest.size(tree), below[tree], all_of_it=exact)
         return tree
 
     def subtree(group: Sequence[int]) -> int:
-        pivot = group[len(group) // 2]  # in the middle, since a chain may start at either end
+        pivot = group[len(group) // 2]  # the middle, since a chain may start at either end
         levels: dict[int, list[int]] = {}
         for leaf in group:
             if leaf != pivot:
                 levels.setdefault(meeting_size(leaves[pivot], leaves[leaf]), []).append(leaf)
         tree = pivot
-        for size in sorted(levels):  # detects too many before all are compared
+        for size in sorted(levels):  # ascending: a contradiction shows before all are probed
             fits(leaves[pivot], size, below[tree] + len(levels[size]), all_of_it=False)
-            beside = subtree(levels[size])
-            several = forest.size(beside) == size  # they also meet each other in this sum
-            others = forest.parts(beside) if several else (checked(beside, leaves[pivot]),)
+            sibling = subtree(levels[size])
+            several = forest.size(sibling) == size  # they also meet each other at this size
+            others = forest.parts(sibling) if several else (checked(sibling, leaves[pivot]),)
             parts = (checked(tree, leaves[pivot]), *others)
             tree = forest.join(parts, size)
             below[tree] = sum(below[part] for part in parts)
@@ -375,7 +382,7 @@ def build_tree(leaves: Sequence[int], n: int, meeting_size: Meets) -> Tree:
 
 #: Calls on one input whose results are compared bit by bit.
 REPEATS = 10
-#: The same after contradicting probes: four blocks seldom finish in another order.
+#: The same after contradicting probes: an order that changes rarely needs more calls.
 _MORE_REPEATS = 100
 #: Random inputs on which a tree must reproduce the results of the call bit by bit.
 _TRIALS = 5
@@ -387,7 +394,7 @@ _WIDER = "float64"
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Finds the summation order of a call within `limit_s` seconds; `beat` is called before each
+    """Finds the summation order of a call within `limit_s` seconds. `beat` is called before each
     probe."""
 
     call: Call
@@ -395,7 +402,7 @@ class Examination:
     limit_s: float
     beat: Callable[[], None] = lambda: None
 
-    def found(self) -> ProbeResult:
+    def run(self) -> ProbeResult:
         """The summation order of the first row. Raises what the call raises."""
         count, distinct, wrong = self._repeated(REPEATS)
         if wrong:
@@ -403,70 +410,72 @@ class Examination:
         if distinct > 1:
             return ProbeResult(outcome="varies", reason=_varying(count, distinct))
         deadline = Deadline(self.limit_s)
-        found = self._probed(deadline)
-        if found.outcome == "other":  # the order may change rarely
+        result = self._probed(deadline)
+        if result.outcome == "other":  # the order may change rarely
             again = self._probed(deadline)
             count, distinct, _ = self._repeated(_MORE_REPEATS)
             why = _varying(count, distinct) if distinct > 1 else ""
-            if not why and again.outcome != "skip" and again != found:
+            if not why and again.outcome != "skip" and again != result:
                 why = "no fixed order: repeated probes give another one"
             if why:
-                found = ProbeResult(
-                    outcome="varies", reason=why, probes=found.probes + again.probes
+                result = ProbeResult(
+                    outcome="varies", reason=why, probes=result.probes + again.probes
                 )
-        if found.outcome in ("other", "varies") and not found.trees:
+        if result.outcome in ("other", "varies") and not result.trees:
             wrong = self._repeated(REPEATS, judged=True)[-1]
-            return replace(found, outcome="wrong", reason=wrong) if wrong else found
-        return found
+            return replace(result, outcome="wrong", reason=wrong) if wrong else result
+        return result
 
     def _probed(self, deadline: Deadline) -> ProbeResult:
-        """The order from probes, confirmed by random elements."""
+        """Build the tree from probes and confirm it with random elements."""
         n, masks = self.problem.n, masks_of(self.problem.reduction)
         prober = Prober(self.call, masks, n, self.problem.rows, deadline, self.beat)
-        found = ProbeResult(outcome="skip")
+        result = ProbeResult(outcome="skip")
         try:
             total = prober.total()
             if total != n:
                 why = f"counts {total:.9g} of {n} ones: see cudareduce verify"
-                return replace(found, outcome="wrong", reason=why, probes=prober.probes)
+                return replace(result, outcome="wrong", reason=why, probes=prober.probes)
             for leaves in samples(n):
                 tree = build_tree(leaves, n, prober.meeting_size)
                 _confirm(tree, prober)
                 # Random elements check an exact tree.
                 wider = "" if tree.exact else prober.less_absorbed(leaves[0], leaves[-1])
                 if wider:
-                    found = ProbeResult(outcome="other", reason=f"not only additions: {wider}")
+                    result = ProbeResult(outcome="other", reason=f"not only additions: {wider}")
                     break
-                found = replace(found, outcome="fixed", trees=(*found.trees, tree))
+                result = replace(result, outcome="fixed", trees=(*result.trees, tree))
         except OutOfTime:
-            found = _out_of_time(found, prober.probes)
-        except Contradiction as said:
-            why = f"not only additions in one order: {said}"
-            found = ProbeResult(outcome="other", reason=why)
-        return replace(self._judged(found), probes=prober.probes)
+            result = _out_of_time(result, prober.probes)
+        except Contradiction as contradiction:
+            why = f"not only additions in one order: {contradiction}"
+            result = ProbeResult(outcome="other", reason=why)
+        return replace(self._with_rounding_type(result), probes=prober.probes)
 
     def _repeated(self, calls: int, *, judged: bool = False) -> tuple[int, int, str]:
-        """Number of calls on one input, number of distinct results, and an error if results that
-        differ, or are to be `judged`, exceed the bound of every summation order."""
+        """Repeat calls on one input. Returns the numbers of calls and of distinct results, and an
+        error if a result exceeds the bound of every summation order. The bound is checked if
+        results differ, or with `judged`."""
         elements, reduction = self._write(0, cancels=True), self.problem.reduction
-        answers = [self._answer() for _ in self.call.ways(calls)]
-        distinct = np.unique(np.array(answers).view(np.uint64)).view(np.float64)
+        results = [self._call() for _ in self.call.schedules(calls)]
+        distinct = np.unique(np.array(results).view(np.uint64)).view(np.float64)
         wrong = ""
-        if not np.array_equal(self.call.held(), elements):
+        if not np.array_equal(self.call.read_input(), elements):
             wrong = "it writes to its input"
         elif judged or len(distinct) > 1:
             plan = library_plan("", Problem(reduction, self.problem.n))
             ref = reference(reduction, elements, 1)
-            verdicts = (judge(plan, np.array([answer], reduction.result_dtype), ref, "random")
-                        for answer in distinct)  # fmt: skip
+            verdicts = (judge(plan, np.array([value], reduction.result_dtype), ref, "random")
+                        for value in distinct)  # fmt: skip
             wrong = next((v.reason for v in verdicts if v and v.outcome == "fail"), "")
-        return len(answers), len(distinct), f"{wrong}: see cudareduce verify" if wrong else ""
+        return len(results), len(distinct), f"{wrong}: see cudareduce verify" if wrong else ""
 
-    def _judged(self, found: ProbeResult) -> ProbeResult:
-        """The result with the type in which the additions of its tree are rounded, if one fits."""
-        tree, reduction = found.tree, self.problem.reduction
+    def _with_rounding_type(self, result: ProbeResult) -> ProbeResult:
+        """The result with `adds_in`: the type whose rounding reproduces the results of the call. If
+        neither the accumulator's type nor a wider one does, the outcome is `other`."""
+        tree, reduction = result.tree, self.problem.reduction
         if tree is None or not (tree.exact or tree.binary):
-            return found
+            return result
         if not tree.binary:
             more = sum(len(join.parts) > 2 for join in tree.joins)
             sums = "1 sum takes" if more == 1 else f"{more} sums take"
@@ -474,43 +483,43 @@ class Examination:
                 f"not only additions of two values in one order: {sums} in more at once, or in an "
                 "order that depends on the values"
             )
-            return replace(found, outcome="other", reason=why)
-        numbers, answers = self._trials(tree)
+            return replace(result, outcome="other", reason=why)
+        numbers, results = self._trials(tree)
         acc = reduction.acc.name
-        if _reproduces(tree, acc, acc, numbers, answers):
-            return replace(found, adds_in=acc) if tree.exact else found
-        wide = _reproduces(tree, _WIDER, acc, numbers, answers)
+        if _reproduces(tree, acc, acc, numbers, results):
+            return replace(result, adds_in=acc) if tree.exact else result
+        wide = _reproduces(tree, _WIDER, acc, numbers, results)
         how = (
             f"it adds in {_WIDER}, a wider type" if wide
             else "this order gives different last bits"
         )  # fmt: skip
-        return replace(found, outcome="other", reason=f"not only additions in {acc}: {how}")
+        return replace(result, outcome="other", reason=f"not only additions in {acc}: {how}")
 
     def _trials(self, tree: Tree) -> tuple[list[Array], list[float]]:
         """Random numbers for the leaves of a tree, with zeros elsewhere, and the results of the
         call."""
-        numbers, answers = [], []
+        numbers, results = [], []
         for seed in range(1, 1 + _TRIALS):  # a sum that cancels consists of rounding errors
             elements = self._write(seed, tree.leaves, cancels=seed > 1)
             numbers.append(as_numbers(elements[list(tree.leaves)], self.problem.reduction.dtype))
-            answers.append(self._answer())
-        return numbers, answers
+            results.append(self._call())
+        return numbers, results
 
     def _write(
-        self, seed: int, places: Sequence[int] | None = None, *, cancels: bool = False
+        self, seed: int, indices: Sequence[int] | None = None, *, cancels: bool = False
     ) -> Array:
         """Write random elements into every row, at all or some indices; returns those of a row."""
         reduction, n = self.problem.reduction, self.problem.n
         elements = np.zeros(n, reduction.dtype.storage)
-        where = slice(None) if places is None else list(places)
-        count = n if places is None else len(places)
+        where = slice(None) if indices is None else list(indices)
+        count = n if indices is None else len(indices)
         elements[where] = random(reduction, count, seed, cancels=cancels)
         self.call.write(0, np.tile(elements, self.problem.rows))
         return elements
 
-    def _answer(self) -> float:
+    def _call(self) -> float:
         self.beat()
-        return self.call.answer()
+        return self.call.run()
 
 
 def _varying(count: int, distinct: int) -> str:
@@ -518,17 +527,18 @@ def _varying(count: int, distinct: int) -> str:
 
 
 def _reproduces(
-    tree: Tree, dtype: str, acc: str, numbers: Sequence[Array], answers: Sequence[float]
+    tree: Tree, dtype: str, acc: str, numbers: Sequence[Array], results: Sequence[float]
 ) -> bool:
-    """True if the additions of a tree in type `dtype`, rounded to `acc`, give these results."""
+    """True if adding in the order of the tree in `dtype`, then rounding to `acc`, gives these
+    results."""
     return all(
-        float(np.float64(tree.value(row, dtype)).astype(acc)) == answer
-        for row, answer in zip(numbers, answers, strict=True)
+        float(np.float64(tree.value(row, dtype)).astype(acc)) == result
+        for row, result in zip(numbers, results, strict=True)
     )
 
 
 def _confirm(tree: Tree, prober: Prober) -> None:
-    """Probe random pairs and compare them with the tree. Raises Contradiction and OutOfTime."""
+    """Check the tree against probes of random pairs. Raises Contradiction and OutOfTime."""
     count = len(tree.leaves)
     if count < 2:
         return
@@ -543,13 +553,13 @@ def _confirm(tree: Tree, prober: Prober) -> None:
             )
 
 
-def _out_of_time(found: ProbeResult, probes: int) -> ProbeResult:
-    """The result when the time limit has passed: that of a smaller sample, or none."""
-    if found.tree is None:
+def _out_of_time(result: ProbeResult, probes: int) -> ProbeResult:
+    """The result after the time limit: that of the smaller sample, or a skip."""
+    if result.tree is None:
         why = f"--time-limit was reached after {counted(probes, 'probe')}"
-        return replace(found, reason=why, cause="time")
+        return replace(result, reason=why, cause="time")
     why = (
         "--time-limit was reached before more than "
-        f"{counted(len(found.tree.leaves), 'element')} were compared"
+        f"{counted(len(result.tree.leaves), 'element')} were compared"
     )
-    return replace(found, reason=why)
+    return replace(result, reason=why)

@@ -1,4 +1,4 @@
-"""Reveals calls in worker processes, which may crash or hang without taking the run with them."""
+"""Reveal summation orders in worker processes, so that a crash or hang does not end the run."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from cudareduce.libraries.calls import Reporter, Runtimes, error_verdict, import
 from cudareduce.libraries.worker import import_libraries
 from cudareduce.progress import phase, say
 from cudareduce.reveal.calls import (
-    Chosen,
     Job,
-    KernelCall,
-    PeerCall,
+    KernelTarget,
+    LibraryTarget,
     Prepare,
-    Refused,
+    Refusal,
+    SelectedTargets,
     Shapes,
     calls,
 )
-from cudareduce.reveal.orders import Order, order_of, refused
+from cudareduce.reveal.orders import Order, order_of, refusal_row
 from cudareduce.reveal.probing import (
     Call,
     Examination,
     Outcome,
     ProbeResult,
     kernel_call,
-    own_call,
-    peer_call,
+    library_call,
+    own_process_call,
 )
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
@@ -55,13 +55,13 @@ from cudareduce.workers import (
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A job has begun to import a library, to prepare its call, or to run its probes."""
+    """Message: the worker has begun to import a library, to prepare its call, or to run probes."""
 
     name: Literal["imports", "prepares", "runs"]
 
 
 class Revealer:
-    """In a worker: does jobs, and keeps the backend and the libraries that are loaded."""
+    """Runs jobs in a worker process. Backend and loaded libraries stay open between jobs."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
@@ -69,13 +69,17 @@ class Revealer:
         self._runtimes = Runtimes()
 
     def prepare(self, job: Prepare) -> None:
-        """Compile what several calls launch. Raises EnvironmentProblem."""
+        """Compile the kernels of several targets. Raises EnvironmentProblem."""
         backend = self._backend(job)
         build(backend, {call.case: [call.plan] for call in job.calls}, self._parent.beat)
 
     def reveal(self, job: Job) -> ProbeResult:
-        """The summation order of one call. Raises EnvironmentProblem."""
-        return self._peer(job, job.call) if isinstance(job.call, PeerCall) else self._kernel(job)
+        """Find the summation order of one target. Raises EnvironmentProblem."""
+        return (
+            self._library(job, job.call)
+            if isinstance(job.call, LibraryTarget)
+            else self._kernel(job)
+        )
 
     def _backend(self, job: Job | Prepare) -> Backend:
         if self._opened is None:
@@ -83,14 +87,14 @@ class Revealer:
         return self._opened
 
     def _kernel(self, job: Job) -> ProbeResult:
-        assert isinstance(job.call, KernelCall)
+        assert isinstance(job.call, KernelTarget)
         call, backend = job.call, self._backend(job)
         nothing = ProbeResult(outcome="skip")
         try:
             with kernel_call(backend, call.case, call.plan) as opened:
                 self._parent.send(Phase("runs"))
-                opened.answer()
-                return self._examined(job, opened)
+                opened.run()
+                return self._examine(job, opened)
         except KernelFault as fault:
             return replace(nothing, outcome="wrong", reason=str(fault), fault=True)
         except BuildError as error:
@@ -98,51 +102,54 @@ class Revealer:
         except (OutOfMemory, MemoryError) as error:
             return replace(nothing, reason=str(error) or "out of host memory", cause="machine")
 
-    def _peer(self, job: Job, call: PeerCall) -> ProbeResult:
-        peer, problem = call.peer, call.problem
+    def _library(self, job: Job, call: LibraryTarget) -> ProbeResult:
+        library, problem = call.library, call.problem
         self._parent.send(Phase("imports"))
-        here = import_libraries([peer], problem, Reporter(self._parent), self._runtimes)[peer.name]
-        found = ProbeResult(outcome="skip", called=here.called)
-        if here.verdict.outcome != "pass":
-            return replace(found, reason=here.verdict.reason, cause=here.verdict.cause)
+        imported = import_libraries(
+            [library], problem, Reporter(self._parent), self._runtimes
+        )[library.name]  # fmt: skip
+        found = ProbeResult(outcome="skip", called=imported.called)
+        if imported.verdict.outcome != "pass":
+            return replace(found, reason=imported.verdict.reason, cause=imported.verdict.cause)
         self._parent.send(Phase("prepares"))
         try:
-            with self._peer_call(job, call) as opened:
-                opened.answer()  # a library may compile at its first call
+            with self._library_call(job, call) as opened:
+                opened.run()  # a library may compile at its first call
                 self._parent.send(Phase("runs"))
                 found = replace(
-                    self._examined(job, opened), called=here.called, version=here.version
+                    self._examine(job, opened), called=imported.called, version=imported.version
                 )
         except Exception as error:
-            verdict = error_verdict(peer, error)
+            verdict = error_verdict(library, error)
             outcome: Outcome = "wrong" if verdict.outcome == "fail" else "skip"
             return replace(
                 found, outcome=outcome, reason=verdict.reason, cause=verdict.cause, fault=True
             )
         return found
 
-    def _peer_call(self, job: Job, call: PeerCall) -> AbstractContextManager[Call]:
+    def _library_call(self, job: Job, call: LibraryTarget) -> AbstractContextManager[Call]:
         problem = call.problem
         data = np.zeros(problem.elements, problem.reduction.dtype.storage)
         if job.alone is not None:
-            return own_call(call.peer, problem, data, job.folder)
+            return own_process_call(call.library, problem, data, job.folder)
         timed = self._backend(job).timed()
         self._parent.beat()
-        assert timed is not None  # the command has checked that before it named a library
-        return peer_call(timed, call.peer, problem, data, job.folder)
+        assert timed is not None  # without a GPU libraries are refused
+        return library_call(timed, call.library, problem, data, job.folder)
 
-    def _examined(self, job: Job, opened: Call) -> ProbeResult:
-        return Examination(opened, job.call.problem, job.limit_s, self._parent.beat).found()
+    def _examine(self, job: Job, opened: Call) -> ProbeResult:
+        return Examination(opened, job.call.problem, job.limit_s, self._parent.beat).run()
 
 
-#: Seconds without a heartbeat: while something is compiled, and beyond a limit in seconds.
+#: Limits in s without a heartbeat: during compilation, and in addition to a job's own limits.
 _COMPILES_S, _GRACE_S = 300.0, 5.0
-_NO_ANSWER = "its process sent an invalid message: the call wrote to a foreign file, or crashed"
+_NO_ANSWER = (
+    "its process sent an invalid message: the call wrote to a file that it did not open, or crashed"
+)
 
 
 class RevealWorkers:
-    """Reveals calls in worker processes: one for all, and one for each library that needs its
-    own."""
+    """Worker processes: one shared by most targets, and one for each library that needs its own."""
 
     def __init__(self, state: type[Revealer] = Revealer) -> None:
         self._state, self._pool = state, WorkerPool(state, fresh=True)
@@ -153,9 +160,9 @@ class RevealWorkers:
     def __exit__(self, *error: object) -> None:
         self._pool.close()
 
-    def prepare(self, spec: BackendSpec, calls: Sequence[KernelCall]) -> None:
-        """Compile what calls launch, as far as it compiles. A crash shows again when its call is
-        revealed. Raises EnvironmentProblem."""
+    def prepare(self, spec: BackendSpec, calls: Sequence[KernelTarget]) -> None:
+        """Compile the kernels of all targets. Failures are ignored, since they recur when a target
+        is revealed. Raises EnvironmentProblem."""
         if not calls:
             return
         job, limit = Prepare(spec, tuple(calls)), Limit(_COMPILES_S)
@@ -163,9 +170,9 @@ class RevealWorkers:
         if isinstance(event, Raised):
             raise event.error
 
-    def found(self, job: Job) -> ProbeResult:
-        """The summation order of one call. A crash or a hang is the call's own fault, but a library
-        without a first result in time may be compiling. Raises EnvironmentProblem."""
+    def reveal(self, job: Job) -> ProbeResult:
+        """Find the summation order of one target. A crash or a hang is `wrong`; a library without a
+        first result in time is skipped, since it may be compiling. Raises EnvironmentProblem."""
         worker = self._pool.worker(job.alone)
         worker.submit(self._state.reveal, job, Limit(_COMPILES_S))
         phase = Phase("prepares")
@@ -189,12 +196,11 @@ class RevealWorkers:
 
 
 def _crashed(job: Job, phase: Phase, event: Exited) -> ProbeResult:
-    """What a crash means: a library that cannot be imported has no result, so none that is
-    wrong."""
+    """The result after a crash: `wrong`, or `skip` if a library crashed during its import."""
     last_line = f" ({resolve_locations(event.last_line)})" if event.last_line else ""
     how = _NO_ANSWER if event.code is None else event.how + last_line
-    if phase.name == "imports" and isinstance(job.call, PeerCall):
-        verdict = import_failure(job.call.peer, how)
+    if phase.name == "imports" and isinstance(job.call, LibraryTarget):
+        verdict = import_failure(job.call.library, how)
         return ProbeResult(outcome="skip", reason=verdict.reason, cause=verdict.cause)
     return ProbeResult(outcome="wrong", reason=how)
 
@@ -215,15 +221,15 @@ def _timed_out(job: Job, phase: Phase, limit: Limit) -> ProbeResult:
     return ProbeResult(outcome="wrong", reason=reason)
 
 
-#: Default seconds for the probes of one call, and for a library up to its first result (it may
+#: Default limits in s: for the probes of a target, and for a library's first result (it may
 #: compile).
 _PROBES_S, _FIRST_S = 60.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """Where calls run. `time_limit` is the seconds for the probes of one call, and for a library up
-    to its first result; None is the default of each."""
+class RunOptions:
+    """Backend and limits. `time_limit` in s applies to the probes of one target, and to a library's
+    first result; None is the default of each."""
 
     backend: str = "auto"
     device: int = 0
@@ -234,14 +240,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealResult:
-    """Summation orders on a device; `interrupted` by Ctrl-C before all calls were tried."""
+    """Summation orders on a device. `interrupted`: Ctrl-C came before all targets were tried."""
 
     device: str
     orders: tuple[Order, ...]
     interrupted: bool = False
 
     def require_any(self) -> None:
-        """Raise EnvironmentProblem or UsageError if no call could be tried."""
+        """Raise EnvironmentProblem or UsageError if no target could be tried."""
         causes = {order.cause for order in self.orders if order.outcome == "skip"}
         if self.interrupted or "time" in causes or any(o.outcome != "skip" for o in self.orders):
             return
@@ -251,8 +257,10 @@ class RevealResult:
         raise error(f"nothing was revealed: {'; '.join(reasons)}")
 
 
-def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> RevealResult:
-    """Reveal the order of every call. Raises EnvironmentProblem."""
+def reveal_all(
+    targets: Sequence[tuple[SelectedTargets, Shapes]], where: RunOptions
+) -> RevealResult:
+    """Find the summation order of every target. Raises EnvironmentProblem."""
     spec, remarks = choose_backend(where.backend, where.device, not where.no_cache)
     for remark in remarks:
         say(remark, where.quiet)
@@ -262,7 +270,7 @@ def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> RevealResult
         spec = spec.with_cache(Path(folder))
         with open_backend(spec) as backend:
             device, limits, lacks = backend.info().name, backend.limits(), backend.traits.lacks
-        requested = [call for what, shapes in wanted
+        requested = [call for what, shapes in targets
                      for call in calls(what, shapes, limits, lacks, gpu=spec.timed)]  # fmt: skip
         limit_s, first_s = where.time_limit or _PROBES_S, where.time_limit or _FIRST_S
         compiled = str(spec.cache or folder)
@@ -270,14 +278,14 @@ def found(wanted: Sequence[tuple[Chosen, Shapes]], where: Where) -> RevealResult
         workers = stack.enter_context(RevealWorkers())
         progress = stack.enter_context(phase("revealing", len(requested), where.quiet))
         try:
-            workers.prepare(spec, [call for call in requested if isinstance(call, KernelCall)])
+            workers.prepare(spec, [call for call in requested if isinstance(call, KernelTarget)])
             for call in requested:
                 progress.now(call.name)
-                if isinstance(call, Refused):
-                    orders.append(refused(call))
+                if isinstance(call, Refusal):
+                    orders.append(refusal_row(call))
                 else:
                     job = Job(spec, call, limit_s, first_s, compiled)
-                    orders.append(order_of(call, workers.found(job)))
+                    orders.append(order_of(call, workers.reveal(job)))
                 progress.step()
         except KeyboardInterrupt:
             return RevealResult(device=device, orders=tuple(orders), interrupted=True)

@@ -44,10 +44,10 @@ from cudareduce.timing.rounds import (
     measure,
     new_context,
     remarks,
-    staying,
+    same_context,
 )
 from cudareduce.timing.sampling import COLD, Method, Sampler
-from cudareduce.timing.timer import PLACES, DeviceTimer
+from cudareduce.timing.timer import RING_PERIOD, DeviceTimer
 
 #: Samples at each position among launches.
 _PLACE_SAMPLES = 40
@@ -83,12 +83,12 @@ def by_place(context: Context, launches: int, deadline: Deadline) -> tuple[float
     """The median in us of the first entrant at each position that its first launch can have; empty
     if the deadline left a position without a sample. `launches` is the number per run."""
     run = next(iter(context.entrants.values()))
-    sampler = Sampler(context.timer.in_step(launches), COLD, run, batch=1)
-    times: list[list[float]] = [[] for _ in range(PLACES)]
-    for k in range(_PLACE_SAMPLES * PLACES):
+    sampler = Sampler(context.timer.with_ring_step(launches), COLD, run, batch=1)
+    times: list[list[float]] = [[] for _ in range(RING_PERIOD)]
+    for k in range(_PLACE_SAMPLES * RING_PERIOD):
         taken = None if deadline.passed else sampler.timed()
         if taken:
-            times[k % PLACES].append(taken.us)
+            times[k % RING_PERIOD].append(taken.us)
     return tuple(median(us) for us in times) if all(times) else ()
 
 
@@ -200,7 +200,7 @@ class Selftest:
             part = deadline.share(len(_SLOW_SIZES) - k)
             whole, longer = 4 * n, int(4 * n * _CALIBRATION)
             with self._contexts(reads({"whole": whole, "longer": longer}))() as context:
-                calibrated = self._measured(staying(context), COLD, part)
+                calibrated = self._measured(same_context(context), COLD, part)
             if len(calibrated) == 2:
                 us = calibrated["whole"].median_us
                 us_per_byte = (calibrated["longer"].median_us - us) / (longer - whole)
@@ -231,7 +231,7 @@ class Selftest:
         with self._contexts(reductions(n, {c.kernel.id: c for c in self._cases}))() as context:
             return {
                 how: self._measured(
-                    staying(Context(context.timer.flushing(how), context.entrants)), COLD,
+                    same_context(Context(context.timer.with_flush(how), context.entrants)), COLD,
                     deadline.share(len(ways) - k),
                 )
                 for k, how in enumerate(ways)
@@ -252,7 +252,7 @@ class Selftest:
                 if method.graph:  # an empty graph cannot be timed
                     entrants = {name: e for name, e in context.entrants.items() if name != _EVENTS}
                     context = Context(context.timer, entrants)
-                timings = self._measured(staying(context), method, deadline.share(3 - k))
+                timings = self._measured(same_context(context), method, deadline.share(3 - k))
                 yield from (
                     Figure.of(name, method.label, _SMALL if name == small else 0, timing)
                     for name, timing in timings.items()
@@ -265,7 +265,7 @@ class Selftest:
         contexts = self._contexts(reductions(n, {str(k): case for k in range(_SETS)}))
 
         def medians(context: Context, share: Deadline, rounds: int = _ROUNDS) -> tuple[float, ...]:
-            timings = self._measured(staying(context), COLD, share, rounds=rounds)
+            timings = self._measured(same_context(context), COLD, share, rounds=rounds)
             return tuple(timing.median_us for timing in timings.values())
 
         with contexts() as context:
@@ -296,7 +296,7 @@ class Selftest:
 
             def time(enter: Enter, left: int, share: Deadline = share) -> float | None:
                 with enter() as context:
-                    found = self._measured(staying(context), COLD, share.share(left), rounds=1)
+                    found = self._measured(same_context(context), COLD, share.share(left), rounds=1)
                 return next((timing.median_us for timing in found.values()), None)
 
             yield from alternate(case.kernel.id, n, fresh, home, time)

@@ -1,11 +1,11 @@
-"""Rounds: every entrant measured in turn, forward and backward.
+"""Measure launches ("entrants") in interleaved rounds.
 
-The timed region is from input in device memory to results in device memory: every pass, and writing
-the identity where a kernel needs it. Copies, allocation and compilation are not timed.
+The timed region is from input in device memory to results in device memory: all passes, and the
+identity that some kernels need in their output. Copies, allocation and compilation are not timed.
 
-A round measures every entrant forward and backward (A B C, C B A). The unit of replication is the
-round, since launches within one are not independent. A throttled round is repeated, and kept if
-that does not help. Each half of a round runs in a context, usually a new one.
+A round measures all entrants forward and backward (A B C, C B A). Statistics are over rounds, since
+launches within a round are not independent. Throttled rounds are repeated up to three times. Each
+half of a round runs in a CUDA context, usually a new one.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from cudareduce.timing.sampling import (
 )
 from cudareduce.timing.timer import DeviceTimer
 
-#: Buffers start at a random multiple of the step in each context, up to this many.
+#: In each new context buffers are shifted by a random multiple, below `_STEPS`, of `_STEP_BYTES`.
 _STEPS, _STEP_BYTES = 2048, 512
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A timer, the launches of the entrants by name, and the watches of some."""
+    """A timer, the launches to measure by name, and result checks (`watches`) of some of them."""
 
     timer: DeviceTimer
     entrants: Mapping[str, Launch]
     watches: Mapping[str, Watch] = field(default_factory=dict)
 
 
-#: Enters a context for half a round: always the same one, or a new one each time.
+#: Opens the context of half a round: always the same one, or a new one each time.
 Contexts = Callable[[], AbstractContextManager[Context]]
-#: Allocates buffers in a new context; returns the entrants.
+#: Allocates buffers in a new context and returns the entrants.
 SetUp = Callable[[TimedBackend, DeviceTimer], Mapping[str, Launch]]
 
 
-def staying(context: Context) -> Contexts:
-    """One context for all rounds."""
+def same_context(context: Context) -> Contexts:
+    """Use one context for all rounds."""
     return lambda: nullcontext(context)
 
 
@@ -64,7 +64,7 @@ def new_context(
     home: TimedBackend, monitor: Monitor, set_up: SetUp,
     watched: Callable[[], Mapping[str, Watch]] = dict,
 ) -> Iterator[Context]:  # fmt: skip
-    """A new context with its buffers at new addresses; both end on leaving. `watched` is called
+    """A new CUDA context with buffers at new addresses, while the block runs. `watched` is called
     after `set_up`. Raises OutOfMemory and EnvironmentProblem."""
     with home.another() as backend:
         backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
@@ -76,44 +76,45 @@ def new_context(
             timer.release()
 
 
-#: GPU time of a window; two in a row must agree. The first 300 ms of an idle GPU never count.
+#: GPU time of a warm-up window, and least and most GPU time of the warm-up. It ends when two
+#: windows in a row agree.
 _WINDOW_US, _LEAST_US, _MOST_US = 50_000.0, 300_000.0, 3_000_000.0
-#: Largest differences of windows: in the time of all entrants, and in the clock.
+#: Largest relative difference between two windows: in the time of all entrants, and in the clock.
 _TIME_STEADY, _CLOCK_STEADY = 0.005, 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The rough cold time of each entrant, and whether times and clock came to rest; True if there
-    was no time to know."""
+    """The approximate cold time of each entrant, and whether times and clock became steady (True if
+    the deadline came first)."""
 
     costs_us: Mapping[str, float]
     steady: bool
 
 
 def warm_up(timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline) -> WarmUp:
-    """Run all entrants in turn until two windows agree, for at most 3 s of GPU time, or until the
+    """Run all entrants in turn until two windows agree, for at most 3 s of GPU time or until the
     deadline."""
     costs: dict[str, float] = {}
     spent, total, clock, steady, windows = 0.0, inf, None, False, 0
     while windows < 2 or (spent < _MOST_US and not (steady and spent >= _LEAST_US)):
-        costs, took = _window(timer, entrants, deadline, _WINDOW_US)
+        costs, took = _run_window(timer, entrants, deadline, _WINDOW_US)
         spent, windows = spent + took, windows + 1
         if deadline.passed:
             return WarmUp(costs, True)
         before, total = total, sum(costs.values())
         clock_before, clock = clock, timer.conditions().sm_mhz
-        steady = _near(before, total, _TIME_STEADY) and (
-            clock is None or clock_before is None or _near(clock_before, clock, _CLOCK_STEADY)
+        steady = _is_near(before, total, _TIME_STEADY) and (
+            clock is None or clock_before is None or _is_near(clock_before, clock, _CLOCK_STEADY)
         )
     return WarmUp(costs, steady)
 
 
-def _window(
+def _run_window(
     timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline, least_us: float
 ) -> tuple[dict[str, float], float]:
-    """Run all entrants in turn until `least_us` of GPU time are spent; the shortest time of each,
-    and the GPU time spent, in us."""
+    """Run all entrants in turn for `least_us` of GPU time. Returns the shortest time of each, and
+    the GPU time spent, in us."""
     costs: dict[str, float] = {}
     spent = 0.0
     while True:
@@ -132,16 +133,17 @@ def _window(
             return costs, spent
 
 
-def _near(old: float, new: float, share: float) -> bool:
+def _is_near(old: float, new: float, share: float) -> bool:
     return abs(old - new) <= share * new
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The measurements of one entrant: the median of each round, and figures of all samples.
+    """The measurements of one entrant: the median of each round, and statistics of all samples.
 
-    A round that lost all samples to a slow host has no median. `discarded` counts lost launches,
-    `host_us` is the host time to enqueue one reduction, `batch` the reductions between two events.
+    The median is None in a round without samples, all discarded since the host was slow.
+    `discarded` counts such launches, `host_us` is the host time to enqueue one reduction, `batch`
+    the number of reductions between two events.
     """
 
     by_round: tuple[float | None, ...]
@@ -154,7 +156,7 @@ class Timing:
 
     @property
     def medians_us(self) -> tuple[float, ...]:
-        """The medians of rounds that have one."""
+        """The medians of all rounds that have one."""
         return known(self.by_round)
 
     @property
@@ -172,8 +174,8 @@ class Timing:
 class Measurement:
     """The timings of all entrants by one method.
 
-    `conditions` has the state of the GPU in each complete round, `lost` the lost launches of
-    entrants without any sample. `interrupted`: Ctrl-C ended it after these complete rounds.
+    `conditions` is the state of the GPU in each complete round, `lost` the number of discarded
+    launches of entrants without samples. `interrupted`: Ctrl-C came after these rounds.
     """
 
     method: Method = COLD
@@ -193,7 +195,7 @@ class Measurement:
 
 
 def over(states: Sequence[Conditions]) -> Conditions:
-    """The conditions of several moments: medians, and all event reasons."""
+    """Combine several readings: medians, and the union of event reasons."""
     values: dict[str, Any] = {}
     for name in (f.name for f in fields(Conditions)):
         known = [value for value in (getattr(c, name) for c in states) if value is not None]
@@ -207,13 +209,13 @@ def over(states: Sequence[Conditions]) -> Conditions:
     return Conditions(**values)
 
 
-#: Most throttled rounds that are repeated: a card that is always throttled must end too.
+#: Limit for repeated rounds, so that a measurement on a constantly throttled GPU ends.
 _REPEATS = 3
 
 
 @dataclass(slots=True)
 class _Round:
-    """The samples of each entrant, the launches it lost, and the conditions of both halves."""
+    """Samples and number of discarded launches of each entrant, and conditions of both halves."""
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
@@ -225,37 +227,37 @@ def measure(
     progress: Callable[[], None] = lambda: None, *, deadline: Deadline | None = None,
     alone: Collection[str] = (), most: int = MAX_LAUNCHES,
 ) -> Measurement:  # fmt: skip
-    """Measure all entrants in rounds, until the deadline.
+    """Measure all entrants in `rounds` rounds, or until the deadline.
 
-    Entrants in `alone` are never batched; `most` limits the launches of an entrant in half a round.
-    Ctrl-C keeps the complete rounds; an error of the device is raised.
+    Entrants in `alone` are never batched. `most` limits the launches of an entrant in half a round.
+    After Ctrl-C the complete rounds are returned. Errors of the device are raised.
     """
     deadline = deadline or Deadline()
-    circuit = _Circuit(contexts, method, deadline, alone, most)
+    runner = _RoundRunner(contexts, method, deadline, alone, most)
     kept: list[_Round] = []
     repeated, took_s, interrupted = 0, 0.0, False
     try:
         while len(kept) < rounds and took_s < deadline.left_s:
-            began_s, one = deadline.left_s, _Round()
-            circuit.half(one, backward=False)
-            circuit.half(one, backward=True)
+            began_s, round_ = deadline.left_s, _Round()
+            runner.half(round_, backward=False)
+            runner.half(round_, backward=True)
             if deadline.passed:
                 break  # the round is incomplete
             if deadline.seconds is not None:
                 took_s = began_s - deadline.left_s
-            if over(one.states).throttled and repeated < _REPEATS:
+            if over(round_.states).throttled and repeated < _REPEATS:
                 repeated += 1
                 continue
-            kept.append(one)
+            kept.append(round_)
             progress()
     except KeyboardInterrupt:
         interrupted = True
     timings: dict[str, Timing] = {}
     all_lost: dict[str, int] = {}
     for name in kept[0].samples if kept else ():
-        by_round = [one.samples[name] for one in kept]
+        by_round = [each.samples[name] for each in kept]
         samples = [sample for some in by_round for sample in some]
-        lost = sum(one.lost[name] for one in kept)
+        lost = sum(each.lost[name] for each in kept)
         if not samples:
             all_lost[name] = lost
             continue
@@ -263,17 +265,17 @@ def measure(
         timings[name] = Timing(
             by_round=tuple(median(s.us for s in some) if some else None for some in by_round),
             samples=len(times), min_us=min(times), noise_pct=noise_pct(times), discarded=lost,
-            host_us=median(sample.host_us for sample in samples), batch=circuit.batches[name],
+            host_us=median(sample.host_us for sample in samples), batch=runner.batches[name],
         )  # fmt: skip
     return Measurement(
-        method=method, timings=timings, conditions=tuple(over(one.states) for one in kept),
-        planned=rounds, repeated=repeated, steady=circuit.steady, contexts=circuit.entered,
+        method=method, timings=timings, conditions=tuple(over(each.states) for each in kept),
+        planned=rounds, repeated=repeated, steady=runner.steady, contexts=runner.entered,
         lost=all_lost, interrupted=interrupted,
     )  # fmt: skip
 
 
-class _Circuit:
-    """Enters contexts and samples all entrants there, half a round at a time."""
+class _RoundRunner:
+    """Opens contexts and samples all entrants in them, half a round at a time."""
 
     def __init__(
         self, contexts: Contexts, method: Method, deadline: Deadline,
@@ -287,8 +289,8 @@ class _Circuit:
         self.batches: dict[str, int] = {}
         self.steady, self.entered = True, 0
 
-    def half(self, one: _Round, *, backward: bool) -> None:
-        """Sample every entrant for a round; not all of them if the deadline passes."""
+    def half(self, round_: _Round, *, backward: bool) -> None:
+        """Sample every entrant, until the deadline."""
         if self._deadline.passed:
             return
         with self._contexts() as context:
@@ -297,21 +299,22 @@ class _Circuit:
             for name in list(self._samplers)[:: -1 if backward else 1]:
                 if self._deadline.passed:
                     break
-                samples, lost = self._samplers[name].passed(self._deadline)
-                one.samples.setdefault(name, []).extend(samples)
-                one.lost[name] = one.lost.get(name, 0) + lost
-            one.states.append(context.timer.conditions())
+                samples, lost = self._samplers[name].half_round(self._deadline)
+                round_.samples.setdefault(name, []).extend(samples)
+                round_.lost[name] = round_.lost.get(name, 0) + lost
+            round_.states.append(context.timer.conditions())
 
     def _prepare(self, context: Context) -> None:
-        """Warm up and make samplers; batches depend on the costs in the first context."""
+        """Warm up a new context and create samplers. Batch sizes depend on the times in the first
+        context."""
         timer, entrants, method = context.timer, context.entrants, self._method
         if self._before is None:
             warm = warm_up(timer, entrants, self._deadline)
             self._costs_us, self.steady = warm.costs_us, warm.steady
             if not method.cold:
                 self._costs_us = warm_costs(timer, entrants, self._deadline)
-        else:  # a context loads a kernel at its first run
-            _window(timer, entrants, self._deadline, 0.0)
+        else:  # a new context loads each kernel at its first launch
+            _run_window(timer, entrants, self._deadline, 0.0)
         self._before = context
         self.entered += 1
         self._samplers = {
@@ -322,29 +325,29 @@ class _Circuit:
             for name, run in entrants.items()
             if not self._deadline.passed
         }  # fmt: skip
-        self.batches |= {name: one.batch for name, one in self._samplers.items()}
+        self.batches |= {name: each.batch for name, each in self._samplers.items()}
 
 
-#: Half an interval, as a share of its time, that is worth a remark; 0.1 to 1 % is usual on an idle
-#: H200.
+#: A half interval above this fraction of the time gets a remark. On an idle H200 0.1 to 1 % is
+#: usual.
 _WIDE = 0.03
 #: Differences of up to three ticks are the resolution of the event clock.
 _CLOCK_TICKS_US = 3 * EVENT_TICK_US
-#: Clock differences between rounds that need no remark; a steady H200 stays within one step.
+#: A change of the clock above this fraction gets a remark. A steady H200 stays within one step.
 _CLOCK_SHARE = 0.02
 
 
 def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) -> Iterator[str]:
-    """Problems of a measurement, none if it went well. `max_time_s` is the limit of the run,
-    `others` the number of other processes on the GPU."""
-    yield from _cut(measured, max_time_s)
+    """Descriptions of the problems of a measurement. `max_time_s` is the limit of the run, `others`
+    the number of other processes on the GPU."""
+    yield from _shortened_remarks(measured, max_time_s)
     if not measured.steady:
         yield (
             "times had not come to rest after 3 s of warm-up: something else uses the GPU, or its "
             "clock wanders; see whether nvidia-smi shows other processes"
         )
-    yield from _throttled(measured)
-    yield from _clocks(measured)
+    yield from _throttle_remarks(measured)
+    yield from _clock_remarks(measured)
     widest = max((_half_interval(timing) for timing in measured.timings.values()), default=0.0)
     if others:
         worst = max((_noise(timing) for timing in measured.timings.values()), default=0.0)
@@ -360,7 +363,7 @@ def remarks(measured: Measurement, max_time_s: float | None, others: int = 0) ->
         )
 
 
-def _cut(measured: Measurement, max_time_s: float | None) -> Iterator[str]:
+def _shortened_remarks(measured: Measurement, max_time_s: float | None) -> Iterator[str]:
     if max_time_s is None or measured.rounds == measured.planned:
         return
     limit = f"--max-time {max_time_s:g} s"
@@ -371,7 +374,7 @@ def _cut(measured: Measurement, max_time_s: float | None) -> Iterator[str]:
     yield f"{limit} cut {measured.planned} rounds to {measured.rounds}{few}"
 
 
-def _throttled(measured: Measurement) -> Iterator[str]:
+def _throttle_remarks(measured: Measurement) -> Iterator[str]:
     slow = [c.throttled for c in measured.conditions if c.throttled]
     if slow:
         why = " and ".join(sorted({word for words in slow for word in words}))
@@ -385,8 +388,8 @@ def _throttled(measured: Measurement) -> Iterator[str]:
         yield f"{rounds} repeated"
 
 
-def _clocks(measured: Measurement) -> Iterator[str]:
-    """A remark for each clock that moved; without NVML no clock is known."""
+def _clock_remarks(measured: Measurement) -> Iterator[str]:
+    """A remark for each clock that changed. Without NVML clocks are unknown."""
     for name, lock, read in (
         ("SM", "--lock-gpu-clocks", [c.sm_mhz for c in measured.conditions]),
         ("memory", "--lock-memory-clocks", [c.memory_mhz for c in measured.conditions]),
@@ -401,13 +404,13 @@ def _clocks(measured: Measurement) -> Iterator[str]:
 
 
 def _noise(timing: Timing) -> float:
-    """Noise in per cent; 0 below the resolution of the event clock."""
+    """Noise in percent; 0 below the resolution of the event clock."""
     pct = timing.noise_pct or 0.0
     return pct if pct / 100 * timing.median_us > _CLOCK_TICKS_US else 0.0
 
 
 def _half_interval(timing: Timing) -> float:
-    """Half the interval as a share of the time; 0 below the resolution of the event clock."""
+    """Half the interval as a fraction of the time; 0 below the resolution of the event clock."""
     low, high = timing.interval_us or (0.0, 0.0)
     half_us = (high - low) / 2
     return half_us / timing.median_us if half_us > _CLOCK_TICKS_US else 0.0

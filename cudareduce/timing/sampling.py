@@ -1,16 +1,15 @@
 """Samples: launches timed between two events, from a cold or a warm cache.
 
-A *cold* sample flushes the L2 by reading other data, records an event, enqueues the launch, and
-records another event. The read also keeps the GPU busy while the host enqueues: if the first event
-has passed before the launch is enqueued, the sample contains host time and is discarded.
+A *cold* sample flushes the L2 by reading other data, then enqueues an event, the launch, and
+another event. The read keeps the GPU busy while the host enqueues. If the GPU reaches the first
+event before the launch is enqueued, the sample contains host time and is discarded.
 
-A *warm* sample finds the cache as the run before left it. A gate holds the stream while the host
-enqueues, so that no host time lies between the events. Short kernels are launched several times
-between the events; a cold sample cannot do that, since its second launch would find the input in
-the cache.
+A *warm* sample uses the cache as the previous launch left it. A gate holds the stream while the
+host enqueues, so that the events enclose no host time. Short kernels are launched several times
+between the events. In a cold sample the second launch would find the input in the cache.
 
-A launch is faster or slower by its position in the driver's ring of launches. The timer makes the
-position random, and a sample of a short kernel is the mean of eight launches, each after a flush.
+The time of a launch depends on its position in the driver's ring of launches. The timer randomizes
+the position, and a sample of a short kernel is the mean of eight launches, each after a flush.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cudareduce.budget import Deadline
 from cudareduce.intervals import interval
 from cudareduce.timing.timer import DeviceTimer, repeated
 
-#: GPU time of one entrant in half a round, and its most launches.
+#: Limits for one launch in half a round: GPU time in us, and number of samples.
 _PASS_US = 5_000.0
 MAX_LAUNCHES = 96
 #: Least samples for a median.
@@ -37,21 +36,21 @@ _CYCLE, _CYCLE_BELOW_US = 8, 250.0
 #: A median is stable once half its interval is this share of it. Rounds of one kernel differ by
 #: 0.3 % (measured on an H200), so more samples would only measure the round.
 _STABLE = 0.002
-#: Most samples that a slow host may lose; the backlog is at its longest after four.
+#: Limit for discarded samples in half a round. The backlog reaches its limit after four.
 _MAX_LOST = 8
-#: Most flushes before a sample, for a host that needs time to enqueue many launches.
+#: Limit for flushes before a sample, which give a slow host more time to enqueue.
 _MAX_BACKLOG = 16
-#: Kernels below this are launched several times between two events, which read 1.28 us by
-#: themselves.
+#: Kernels faster than this are launched several times between two events, since two events alone
+#: measure 1.28 us.
 BATCH_BELOW_US = 20.0
 _BATCH_US = 200.0
-#: Launches behind a closed gate must fit the driver's queue (1024 on an H200), or the host waits
-#: for a gate that only it can open; a reduction takes up to five.
+#: Launches behind a closed gate must fit the driver's queue (1024 on an H200); otherwise the host
+#: would block before it opens the gate. A reduction takes up to five launches.
 _MAX_BATCH = 64
 
 
 class Watch(Protocol):
-    """Checks the results of an entrant's timed launches, outside of the timed region."""
+    """Callbacks that check the results of timed launches, outside of the timed region."""
 
     def begin(self) -> None:
         """Called before the samples of half a round."""
@@ -68,7 +67,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """The cache state and the kind of launch of samples."""
+    """How samples are taken: cold or warm cache, plain launches or a CUDA graph."""
 
     cold: bool = True
     graph: bool = False
@@ -79,13 +78,13 @@ class Method:
         return ("cold" if self.cold else "warm") + (" graph" if self.graph else "")
 
     def batch(self, cost_us: float) -> int:
-        """The number of reductions between two events, for one that takes this long."""
+        """The number of reductions between two events, if one takes `cost_us`."""
         if self.cold or cost_us >= BATCH_BELOW_US:
             return 1
         return min(_MAX_BATCH, ceil(_BATCH_US / max(cost_us, 1.0)))
 
     def cycle(self, cost_us: float, batch: int) -> int:
-        """The number of timed launches in a sample of a reduction that takes this long."""
+        """The number of timed launches per sample, if a reduction takes `cost_us`."""
         return _CYCLE if batch == 1 and cost_us < _CYCLE_BELOW_US else 1
 
 
@@ -102,8 +101,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Samples one entrant: `launch` enqueues `batch` reductions, a sample is the mean of `cycle`
-    launches, and half a round has at most `most`."""
+    """Samples one launch. `launch` enqueues `batch` reductions, a sample is the mean of `cycle`
+    launches, and half a round has at most `most` launches."""
 
     timer: DeviceTimer
     method: Method
@@ -114,10 +113,10 @@ class Sampler:
     watch: Watch | None = None
 
     def timed(self, backlog: int = 1) -> Sample | None:
-        """Time one launch, after `backlog` flushes if cold; None if the host was too slow.
+        """Time one launch, after `backlog` flushes if cold. Returns None if the host was too slow.
 
-        Each launch is waited for: with the next flush already enqueued, the second event comes 0.5
-        to 0.7 us late (measured on an H200, empty kernel 3.23 against 2.72 us).
+        Waits for each launch: if the next flush is already enqueued, the second event is 0.5 to
+        0.7 us late (H200, empty kernel: 3.23 instead of 2.72 us).
         """
         timer, cold = self.timer, self.method.cold
         if self.watch:
@@ -136,7 +135,7 @@ class Sampler:
             late = cold and timer.reached(start)
             end = timer.mark()
         finally:
-            if not cold:  # or the next wait for the stream never ends
+            if not cold:  # a closed gate would block the next synchronization
                 timer.open_gate()
         timer.synchronize()
         if self.watch:
@@ -145,16 +144,16 @@ class Sampler:
             return None
         return Sample(timer.elapsed_us(start, end) / self.batch, host_us / self.batch)
 
-    def passed(self, deadline: Deadline) -> tuple[list[Sample], int]:
-        """The samples of half a round, until their median is stable or the time is spent, and the
-        number of launches that a slow host lost."""
+    def half_round(self, deadline: Deadline) -> tuple[list[Sample], int]:
+        """Take the samples of half a round, until the median is stable or the time is spent.
+        Returns them and the number of discarded launches."""
         samples: list[Sample] = []
         cycle: list[Sample] = []
         backlog, launches, lost, spent = 1, 0, 0, 0.0
         if self.watch:
             self.watch.begin()
         if not self.method.cold:
-            self.launch()  # the entrant before left other data in the cache
+            self.launch()  # the previous entrant left other data in the cache
         while spent < _PASS_US and launches < self.most and lost < _MAX_LOST:
             taken = self.timed(backlog)
             if taken is None:
@@ -186,7 +185,7 @@ def sampler(
     timer: DeviceTimer, method: Method, run: Launch, cost_us: float, most: int, *, alone: bool,
     watch: Watch | None = None,
 ) -> Sampler:  # fmt: skip
-    """A sampler of an entrant that takes `cost_us`; one that is `alone` is never batched."""
+    """Create the sampler of a launch that takes `cost_us`. With `alone` it is never batched."""
     batch = 1 if alone else method.batch(cost_us)
     launch = timer.captured(run, batch) if method.graph else repeated(run, batch)
     return Sampler(timer, method, launch, batch, method.cycle(cost_us, batch), most, watch)
@@ -195,8 +194,8 @@ def sampler(
 def warm_costs(
     timer: DeviceTimer, entrants: Mapping[str, Launch], deadline: Deadline
 ) -> Mapping[str, float]:
-    """The rough warm time of each entrant in us, which may be a third of the cold one: the least of
-    three launches, after one that fills the cache."""
+    """The approximate warm time of each entrant in us (it may be a third of the cold time): the
+    least of three launches, after one that fills the cache."""
     costs = {}
     for name, run in entrants.items():
         alone = Sampler(timer, Method(cold=False), run, 1)

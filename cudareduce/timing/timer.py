@@ -1,4 +1,4 @@
-"""The timer of a GPU: events, the cache flush, probe kernels, unfinished work and energy."""
+"""GPU timer: events, cache flush, probe kernels, detection of unfinished work, energy."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from cudareduce.backend import (
 )
 from cudareduce.machine.device import Conditions
 
-#: Bytes read to flush the L2. Four times an H200's 60 MiB would do; 512 MiB also give the host some
-#: 110 us to enqueue the launch (measured on an H200, 4.7 TB/s).
+#: Bytes read to flush the L2. Four times an H200's 60 MiB would be sufficient; reading 512 MiB also
+#: gives the host about 110 us to enqueue the launch (H200, 4.7 TB/s).
 FLUSH_BYTES = 512 * 2**20
 _FLUSH_SHAPE = ("read_4", 512, 4)
-#: Read-only launches that determine the ceiling: probe, threads, blocks per SM (0: a block per
-#: tile). Best of 44 on an H200: the first at 2^25 float32 (4211 GB/s), the second at 2^28 (4643).
+#: Read-only launches for the bandwidth ceiling: probe kernel, threads, blocks per SM (0: one block
+#: per tile). Best of 44 on an H200: the first at 2^25 float32 (4211 GB/s), the second at 2^28
+#: (4643).
 _READ_SHAPES = (("read_2", 512, 0), ("read_8", 256, 0), ("read_4", 512, 4))
-#: Positions in the driver's ring of launches with different times from a cold cache. On an H200 V7
-#: takes 26.0 us if its first launch is odd and 25.0 if it is even (2^24 float32); at 2^22 two of
-#: four positions cost 1 us more. The pattern repeats every eight launches.
-PLACES = 8
-#: The time that a read of the flush buffer takes on an H200.
+#: Cold times depend on the position in the driver's ring of launches, with this period. On an H200
+#: V7 takes 26.0 us at odd and 25.0 us at even positions (2^24 float32); at 2^22 two of four
+#: positions cost 1 us more.
+RING_PERIOD = 8
+#: The time in us to read the flush buffer on an H200.
 _IDLE_US = 110.0
-#: Reads that keep the GPU under load while NVML is queried: some 2 ms on an H200.
+#: Reads that keep the GPU under load while NVML is queried: about 2 ms on an H200.
 _LOAD_READS = 16
-#: Least bytes of a block that hashes memory, and the most blocks.
+#: Bytes per block of the kernel that hashes memory, and its largest grid.
 _DIGEST_BYTES, _DIGEST_BLOCKS = 2**14, 1056
 
 
@@ -55,7 +56,7 @@ def repeated(run: Launch, count: int) -> Launch:
 
 
 class DeviceTimer:
-    """Measures times on a GPU. Its flush buffer lives as long as the backend; its probe kernels are
+    """Measures times on a GPU. The flush buffer lives as long as the backend. Probe kernels are
     compiled at first use, which may raise BuildError."""
 
     def __init__(self, backend: TimedBackend, monitor: Monitor | None = None) -> None:
@@ -69,20 +70,20 @@ class DeviceTimer:
 
     @cached_property
     def flush(self) -> Launch:
-        """Enqueue a read of far more than the L2 holds, which leaves no input and no dirty line."""
-        return self._after_random_launches(self._read_over)
+        """Enqueue a read of much more than the L2 holds, which evicts inputs and dirty lines."""
+        return self._after_random_launches(self._read_flush_buffer)
 
     @cached_property
-    def _read_over(self) -> Launch:
+    def _read_flush_buffer(self) -> Launch:
         return self._reader(*_FLUSH_SHAPE, self.flush_buffer)
 
     def _after_random_launches(self, run: Launch) -> Launch:
-        """A launch after some empty ones, so that the next one has a random position in the
-        ring."""
+        """A launch preceded by a random number of empty ones, so that its position in the ring is
+        random."""
         random, empty = Random(), self.empty()  # without a seed: two runs must differ
 
         def launch() -> None:
-            for _ in range(random.randrange(PLACES)):
+            for _ in range(random.randrange(RING_PERIOD)):
                 empty()
             run()
 
@@ -95,7 +96,7 @@ class DeviceTimer:
 
     @cached_property
     def close_gate(self) -> Launch:
-        """Let the stream wait until the gate is opened. Raises EnvironmentProblem."""
+        """Block the stream until the gate is opened. Raises EnvironmentProblem."""
         return self._after_random_launches(self._gate.close)
 
     def open_gate(self) -> None:
@@ -106,7 +107,7 @@ class DeviceTimer:
         return self._backend.gate()
 
     def captured(self, run: Launch, count: int) -> Launch:
-        """A launch of one graph with `count` runs; valid until `release`. Raises
+        """The launch of a CUDA graph of `count` runs; valid until `release`. Raises
         EnvironmentProblem."""
         graph = self._backend.graph(repeated(run, count))
         self._graphs.append(graph)
@@ -120,22 +121,22 @@ class DeviceTimer:
         self._graphs.clear()
         self._sums.clear()
 
-    def in_step(self, launches: int) -> DeviceTimer:
-        """This timer for samples of this many launches, each of which begins one position in the
-        ring further than the one before."""
-        other, read, empty = copy(self), self._read_over, self.empty()
+    def with_ring_step(self, launches: int) -> DeviceTimer:
+        """This timer for samples of `launches` launches: each sample begins one position in the
+        ring after the previous one."""
+        other, read, empty = copy(self), self._read_flush_buffer, self.empty()
 
         def flush() -> None:
-            for _ in range(-launches % PLACES):
+            for _ in range(-launches % RING_PERIOD):
                 empty()
             read()
 
         other.flush = flush
         return other
 
-    def flushing(self, kind: str) -> DeviceTimer:
-        """This timer with another flush: "none"; a "write" of as much as the L2 holds; "nvbench",
-        that write with work enqueued around the events, as in NVIDIA's tool; or its own "read"."""
+    def with_flush(self, kind: str) -> DeviceTimer:
+        """This timer with another flush: "none"; "write" of the L2 size; "nvbench", that write with
+        work enqueued around the events, as in NVIDIA's tool; or the default, "read"."""
         if kind == "read":
             return self
         other = copy(self)
@@ -166,32 +167,32 @@ class DeviceTimer:
         return self._backend.allocate(self._backend.info().l2_bytes or FLUSH_BYTES)
 
     def conditions(self) -> Conditions:
-        """Clocks, power and temperature while the GPU reads; an idle GPU has other clocks."""
+        """Clocks, power and temperature under load, since an idle GPU has other clocks."""
         if self._monitor is None:
             return Conditions()
         for _ in range(_LOAD_READS):
             self.flush()
-        found = self._monitor.read()
+        conditions = self._monitor.read()
         self.synchronize()
-        return found
+        return conditions
 
     def empty(self) -> Launch:
-        """A launch of an empty kernel, for the cost of a launch."""
+        """A launch of an empty kernel, which measures the launch overhead."""
         return self._backend.launcher(self._probes["empty_kernel"], 1, 32, [])
 
     def readers(self, buffer: Buffer) -> dict[str, Launch]:
-        """Launches that only read a buffer; the fastest is the ceiling."""
+        """Launches that only read a buffer. The fastest gives the bandwidth ceiling."""
         return {
             f"{name} x {threads} x {per_sm or 'tile'}": self._reader(name, threads, per_sm, buffer)
             for name, threads, per_sm in _READ_SHAPES
         }
 
     def reader(self, buffer: Buffer, nbytes: int) -> Launch:
-        """A launch that reads the first `nbytes` of a buffer, a block per tile."""
+        """A launch that reads the first `nbytes` of a buffer, one block per tile."""
         return self._reader(*_READ_SHAPES[0], buffer, nbytes)
 
-    def digests(self, buffers: Sequence[Buffer]) -> Callable[[], list[int]]:
-        """A function that waits and returns a hash of each buffer's content; valid until
+    def content_hashes(self, buffers: Sequence[Buffer]) -> Callable[[], list[int]]:
+        """A function that synchronizes and returns a hash of each buffer's content; valid until
         `release`."""
         backend, probe = self._backend, self._probes["digest"]
         sums = backend.allocate(8 * max(1, len(buffers)))
@@ -203,13 +204,13 @@ class DeviceTimer:
             ) for slot, buffer in enumerate(buffers)
         ]  # fmt: skip
 
-        def taken() -> list[int]:
+        def read() -> list[int]:
             backend.zero(sums)
             for launch in launches:
                 launch()
             return [int(value) for value in backend.download(sums, "uint64", len(launches))]
 
-        return taken
+        return read
 
     def idle(self, us: float) -> Launch:
         """A launch that keeps the GPU busy for `us` microseconds without memory accesses."""
@@ -231,15 +232,15 @@ class DeviceTimer:
         return build_all(self._backend, [Source(text, name, path) for name in names])
 
 
-#: If nothing is left, a wait for the whole context after the last event takes the host 1 us longer
-#: than after no launch, and 30 us after a launch of several milliseconds (H200). Unfinished work
-#: takes longer than this limit every time; the limit grows by 1 % of a launch, up to the most.
+#: Synchronizing the context after the end event takes 1 us longer than without a launch, and 30 us
+#: after a launch of several milliseconds (H200). Unfinished work exceeds this limit in every try:
+#: base in us, fraction of the launch's time that is added, maximum in us, and number of tries.
 _LATE_US, _LATE_SHARE, _MOST_LATE_US, _TRIES = 20.0, 0.01, 100.0, 10
 
 
-def late_work(timer: DeviceTimer, run: Launch, cost_us: float) -> str | None:
-    """Describes unfinished work after the end event of a launch that takes about `cost_us`; None if
-    there is none."""
+def find_unfinished_work(timer: DeviceTimer, run: Launch, cost_us: float) -> str | None:
+    """A description of work that continues after the end event of a launch, which takes about
+    `cost_us`; None if there is none."""
     limit = min(_LATE_US + _LATE_SHARE * cost_us, _MOST_LATE_US)
     late = []
     for _ in range(_TRIES):
@@ -253,7 +254,7 @@ def late_work(timer: DeviceTimer, run: Launch, cost_us: float) -> str | None:
 
 
 def _wait_after(timer: DeviceTimer, run: Launch) -> float:
-    """Microseconds from the end event to the end of all work."""
+    """Time in us from the end event to the end of all work of the context."""
     run()
     end = timer.mark()
     while not timer.reached(end):
@@ -263,10 +264,10 @@ def _wait_after(timer: DeviceTimer, run: Launch) -> float:
     return timer.host_us() - began
 
 
-#: Time until clocks and power settle, and then of the measurement.
+#: Duration in us of the warm-up, in which clocks and power become steady, and of the measurement.
 _WARM_US, _STRETCH_US = 0.3e6, 1.2e6
-#: GPU time of launches that are enqueued at once, and their number at most: two such batches are in
-#: flight, and the driver's queue holds some 1000 launches.
+#: GPU time in us of launches that are enqueued at once, and their largest number. Two such chunks
+#: are in flight, and the driver's queue holds about 1000 launches.
 _CHUNK_US, _MOST_LAUNCHES = 5_000.0, 256
 
 #: A counter of joules; None without one.
@@ -274,21 +275,21 @@ Counter = Callable[[], float | None]
 
 
 def joules(timer: DeviceTimer, run: Launch, cost_us: float, counter: Counter) -> float | None:
-    """Joules of one launch that takes about `cost_us`; None if the GPU does not count them, or
-    updates its counter too seldom."""
+    """The energy in joules of one launch that takes about `cost_us`; None if the GPU has no energy
+    counter, or updates it too rarely."""
     if counter() is None:
         return None
     launches = min(_MOST_LAUNCHES, max(1, ceil(_CHUNK_US / max(cost_us, 1.0))))
-    _stretch(timer, run, launches, _WARM_US, counter)
-    each_us, watts = _stretch(timer, run, launches, _STRETCH_US, counter)
+    _run_for(timer, run, launches, _WARM_US, counter)
+    each_us, watts = _run_for(timer, run, launches, _STRETCH_US, counter)
     timer.synchronize()
     return None if watts is None else watts * each_us / 1e6
 
 
-def _stretch(
+def _run_for(
     timer: DeviceTimer, run: Launch, launches: int, for_us: float, counter: Counter
 ) -> tuple[float, float | None]:
-    """Keep the GPU busy for `for_us`: microseconds of a launch, and the power in watts."""
+    """Launch repeatedly for `for_us`. Returns the time per launch in us, and the power in watts."""
     updates: list[tuple[float, float]] = []
     first = before = timer.mark()
     seen, chunks, end_us = counter(), 0, timer.host_us() + for_us

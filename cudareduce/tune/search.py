@@ -324,7 +324,7 @@ class CandidateTimer:
         for _ in range(rounds):
             taken: dict[str, list[float]] = {name: [] for name in names}
             for name in (*names, *reversed(names)):
-                samples, _ = self._samplers[name].passed(self._deadline)
+                samples, _ = self._samplers[name].half_round(self._deadline)
                 taken[name] += [sample.us for sample in samples]
                 if self._deadline.passed:
                     return found  # drop the incomplete round

@@ -214,7 +214,7 @@ class TimedInput:
             tuple(backend.upload(kept) for kept in chunk.kept) for chunk in given.chunks
         ]
         self._spare = tuple(backend.upload(array) for array in given.arrays if spare)
-        self._digests = timer.digests(self.buffers)
+        self._digests = timer.content_hashes(self.buffers)
         self._right = self._digests()
         self.number = 0
 
@@ -323,7 +323,9 @@ class OwnBuffers(Generic[Key]):
     def __init__(self, bounds: Mapping[Key, Watched], timer: DeviceTimer) -> None:
         self._bounds = bounds
         self._owners = [key for key, bound in bounds.items() for _ in bound.own]
-        self._digests = timer.digests([buffer for bound in bounds.values() for buffer in bound.own])
+        self._digests = timer.content_hashes(
+            [buffer for bound in bounds.values() for buffer in bound.own]
+        )
 
     def name(self, key: Key) -> str:
         """The name of the call that owns buffers."""
@@ -373,7 +375,7 @@ class ResultMonitor(Generic[Key]):
         self._before: list[tuple[Key, int]] = []
         out = bound.out
         few = out is None or out.nbytes <= _SMALL_BYTES
-        self._digest = None if few or out is None else timer.digests([out])
+        self._digest = None if few or out is None else timer.content_hashes([out])
         self._seen: set[tuple[int, bytes | int]] = set()
         self._launches = 0
 

@@ -28,9 +28,9 @@ from cudareduce.library.registry import load_registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.reduction.inputs import make
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.timing.rounds import Context, measure, staying, warm_up
+from cudareduce.timing.rounds import Context, measure, same_context, warm_up
 from cudareduce.timing.sampling import COLD, Method
-from cudareduce.timing.timer import DeviceTimer, late_work
+from cudareduce.timing.timer import DeviceTimer, find_unfinished_work
 from cudareduce.verify.jobs import Job
 from cudareduce.verify.result_monitor import OwnBuffers, ResultMonitor, TimedData, TimedInput
 from cudareduce.verify.sanitizer import sanitized
@@ -67,7 +67,7 @@ def bound(gpu: CudaBackend, n: int, kernel: str = V7) -> Bound:
 def medians(
     timer: DeviceTimer, entrants: Mapping[str, Launch], method: Method = COLD
 ) -> dict[str, float]:
-    found = measure(staying(Context(timer, entrants)), 7, method, alone=("events",))
+    found = measure(same_context(Context(timer, entrants)), 7, method, alone=("events",))
     assert found.rounds == 7
     return {name: timing.median_us for name, timing in found.timings.items()}
 
@@ -135,14 +135,14 @@ def test_two_processes_agree(tmp_path: Path) -> None:
 
 def test_a_flush_by_writing_distorts(timer: DeviceTimer, gpu: CudaBackend) -> None:
     entrants = {"sum": bound(gpu, 2**25).run}
-    read, write = medians(timer, entrants), medians(timer.flushing("write"), entrants)
+    read, write = medians(timer, entrants), medians(timer.with_flush("write"), entrants)
     assert write["sum"] > 1.1 * read["sum"]  # a quarter on an H200
 
 
 @pytest.mark.parametrize("late_us", [90, 3000])
 def test_late_work_is_seen(timer: DeviceTimer, gpu: CudaBackend, late_us: int) -> None:
     run = bound(gpu, 2**20).run
-    assert late_work(timer, run, 8.0) is None
+    assert find_unfinished_work(timer, run, 8.0) is None
     aside = copy(gpu)
     aside.stream = driver.load().Stream()
     idle = DeviceTimer(aside).idle(late_us)
@@ -153,7 +153,7 @@ def test_late_work_is_seen(timer: DeviceTimer, gpu: CudaBackend, late_us: int) -
         run()
         idle()
 
-    assert "after its end event" in (late_work(timer, leaves_work, 8.0) or "")
+    assert "after its end event" in (find_unfinished_work(timer, leaves_work, 8.0) or "")
     gpu.finish()
 
 
@@ -248,7 +248,7 @@ def test_being_watched_changes_no_time(timer: DeviceTimer, gpu: CudaBackend) -> 
                 (Context(timer, {"V7": tied.run}), plain),
                 (Context(timer, {"V7": tied.run}, {"V7": watch}), watched),
             ):
-                times.append(measure(staying(context), 7).timings["V7"].median_us)
+                times.append(measure(same_context(context), 7).timings["V7"].median_us)
         print(n, plain, watched)
         assert median(watched) == pytest.approx(median(plain), rel=0.01)
         assert (watch.verdict.outcome, watch.undecided) == ("pass", False)
@@ -269,9 +269,9 @@ def test_a_digest_sees_every_byte(timer: DeviceTimer, gpu: CudaBackend, misalign
             changed = values.copy()
             if place is not None:
                 changed[place] ^= 1 + place % 100
-            seen.add(timer.digests([gpu.upload(changed, misalign)])()[0])
+            seen.add(timer.content_hashes([gpu.upload(changed, misalign)])()[0])
         assert len(seen) == min(4, nbytes + 1)
-        assert timer.digests([gpu.upload(values, misalign)])()[0] in seen
+        assert timer.content_hashes([gpu.upload(values, misalign)])()[0] in seen
 
 
 def test_lines_that_persist_are_reset(gpu: CudaBackend) -> None:

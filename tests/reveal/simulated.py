@@ -32,10 +32,10 @@ def call_of(adds: Sum, problem: Problem) -> Call:
     return Call(write, lambda: held[: problem.n], answer, ways)
 
 
-def revealed(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> ProbeResult:
+def reveal_names(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> ProbeResult:
     """What is found of a function that adds `n` elements."""
     problem = Problem(reduction_of("sum", dtype), n)
-    return Examination(call_of(adds, problem), problem, limit_s).found()
+    return Examination(call_of(adds, problem), problem, limit_s).run()
 
 
 def in_turn(numbers: Array) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cudareduce.errors import UsageError
-from cudareduce.reveal.compare import compared, exit_code, section
+from cudareduce.reveal.compare import exit_code, pair_orders, section
 from cudareduce.reveal.orders import Order
 
 ONE = Order(
@@ -44,22 +44,22 @@ CASES: dict[str, tuple[Order, Order, str, int]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
     old, new, verdict, code = CASES[case]
-    (pair,) = compared([old], [new], files=True)
+    (pair,) = pair_orders([old], [new], files=True)
     assert (pair.verdict, exit_code([pair])) == (verdict, code)
     assert ("version 1.0, now 2.0" in pair.reason) == (old.version != new.version)
 
 
 def test_what_one_file_lacks() -> None:
     other = replace(ONE, kernel="peer:b")
-    gone = compared([ONE, other], [ONE], files=True)
+    gone = pair_orders([ONE, other], [ONE], files=True)
     assert [(pair.shown.kernel, pair.verdict) for pair in gone] == [
         ("peer:a", "SAME"), ("peer:b", "GONE"),
     ]  # fmt: skip
     assert exit_code(gone) == 4
-    new = compared([ONE], [ONE, other], files=True)
+    new = pair_orders([ONE], [ONE, other], files=True)
     assert ([pair.verdict for pair in new], exit_code(new)) == (["SAME", "NEW"], 0)
     # Of names only what both sides have is asked for.
-    assert [pair.verdict for pair in compared([ONE, other], [ONE], files=False)] == ["SAME"]
+    assert [pair.verdict for pair in pair_orders([ONE, other], [ONE], files=False)] == ["SAME"]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_what_one_file_lacks() -> None:
 )  # fmt: skip
 def test_nothing_in_common(other: Order, says: str) -> None:
     with pytest.raises(UsageError, match=f"no call in common: {says}"):
-        compared([ONE], [other], files=True)
+        pair_orders([ONE], [other], files=True)
 
 
 def test_the_first_sum_that_differs_is_told() -> None:
     drawn = replace(ONE, exact=True, picture=("64 = 2 x 32 in halves, 1 apart", "  32 = a"))
     other = replace(drawn, hashes={"64": "bbb"}, picture=(drawn.picture[0], "  32 = b"), depth=7)
-    told = section(compared([drawn], [other], files=True), "t")
+    told = section(pair_orders([drawn], [other], files=True), "t")
     assert told.notes == (
         "peer:a, n = 64: CHANGED: a sum of 32: a, now b; depth 6, now 7",
     )  # fmt: skip
@@ -85,10 +85,10 @@ def test_the_first_sum_that_differs_is_told() -> None:
 def test_two_names_fit_80_columns() -> None:
     """The one that is the same in all rows is a note, and two kernels have no versions."""
     kernel = replace(ONE, kernel="reduce_v6_multi_add", version=None, hashes={"64": "bbb"})
-    told = section(compared([kernel], [ONE], files=False), "t")
+    told = section(pair_orders([kernel], [ONE], files=False), "t")
     assert told.header == ("verdict", "call", "n", "hash", "now")
     assert told.rows == (("CHANGED", "peer:a", "64", "bbb", "aaa"),)
     assert told.notes[0] == "hash: of reduce_v6_multi_add; now: of the call"
     assert "version" not in told.notes[1]
-    told = section(compared([ONE, replace(ONE, kernel="b")], [kernel], files=False), "t")
+    told = section(pair_orders([ONE, replace(ONE, kernel="b")], [kernel], files=False), "t")
     assert {row[1] for row in told.rows} == {"peer:a", "b"}

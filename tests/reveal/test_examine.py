@@ -27,7 +27,7 @@ from tests.reveal.simulated import (
     fours,
     in_halves,
     in_turn,
-    revealed,
+    reveal_names,
     wide,
 )
 
@@ -35,8 +35,8 @@ from tests.reveal.simulated import (
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("n", [1, 2, 33, 200])
 def test_known_orders(n: int, dtype: str) -> None:
-    forward, back = revealed(in_turn, n, dtype), revealed(backwards, n, dtype)
-    halves = revealed(in_halves, n, dtype)
+    forward, back = reveal_names(in_turn, n, dtype), reveal_names(backwards, n, dtype)
+    halves = reveal_names(in_halves, n, dtype)
     for found in (forward, back, halves):
         assert (found.outcome, found.reason) == ("fixed", "")
         assert found.tree is not None
@@ -49,14 +49,14 @@ def test_known_orders(n: int, dtype: str) -> None:
 
 
 def test_a_chain_takes_few_probes_from_either_end() -> None:
-    assert revealed(in_turn, 1000).probes < 3100
-    assert revealed(backwards, 1000).probes < 3100
-    assert revealed(in_halves, 1024).probes < 5200
+    assert reveal_names(in_turn, 1000).probes < 3100
+    assert reveal_names(backwards, 1000).probes < 3100
+    assert reveal_names(in_halves, 1024).probes < 5200
 
 
 def test_numpy_adds_in_pairs_of_blocks() -> None:
     """NumPy's own sum: 8 accumulators in blocks of 128, which are added in pairs."""
-    found = revealed(lambda numbers: float(numbers.sum()), 1024)
+    found = reveal_names(lambda numbers: float(numbers.sum()), 1024)
     assert found.outcome == "fixed"
     assert found.tree is not None
     assert found.tree.depth == 15 + 3 + 3
@@ -65,7 +65,7 @@ def test_numpy_adds_in_pairs_of_blocks() -> None:
 
 
 def test_the_bound_is_gamma_of_the_depth() -> None:
-    found = revealed(in_turn, 33)
+    found = reveal_names(in_turn, 33)
     assert found.bound == pytest.approx(32 * 2.0**-24, rel=1e-4)
 
 
@@ -75,13 +75,13 @@ def test_the_bound_is_gamma_of_the_depth() -> None:
      (compensated, "this order gives different last bits")],
 )  # fmt: skip
 def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> None:
-    found = revealed(adds, 100)
+    found = reveal_names(adds, 100)
     assert (found.outcome, found.bound) == ("other", None)
     assert found.reason == f"not only additions in float32: {why}"
 
 
 def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
-    found = revealed(fsum, 400)
+    found = reveal_names(fsum, 400)
     assert (found.outcome, found.probes) == ("other", 1 + 399)
     assert found.reason == (
         "not only additions in one order: element 200 is in a sum of 2 elements that holds 400"
@@ -89,7 +89,7 @@ def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
 
 
 def test_four_at_once_are_not_only_additions() -> None:
-    found = revealed(fours, 64)
+    found = reveal_names(fours, 64)
     assert found.outcome == "other"
     assert found.tree is not None
     assert found.reason == (
@@ -100,7 +100,7 @@ def test_four_at_once_are_not_only_additions() -> None:
 
 
 def test_an_order_that_depends_on_the_values_is_none_of_its_own() -> None:
-    found = revealed(lambda numbers: in_turn(np.sort(numbers)), 16)
+    found = reveal_names(lambda numbers: in_turn(np.sort(numbers)), 16)
     assert found.outcome == "other"
     assert found.reason == (
         "not only additions of two values in one order: 1 sum takes in more at once, or in an "
@@ -110,7 +110,7 @@ def test_an_order_that_depends_on_the_values_is_none_of_its_own() -> None:
 
 def test_elements_cut_short_show_in_the_last_bits() -> None:
     """Masks and ones see a chain, and random elements that it is not one of float32."""
-    found = revealed(cut_short, 100)
+    found = reveal_names(cut_short, 100)
     assert found.outcome == "other"
     assert found.tree is not None
     assert found.tree.depth == 99
@@ -119,7 +119,7 @@ def test_elements_cut_short_show_in_the_last_bits() -> None:
 
 def test_no_fixed_order() -> None:
     rng = np.random.default_rng(1)
-    found = revealed(lambda numbers: in_turn(rng.permutation(numbers)), 100)
+    found = reveal_names(lambda numbers: in_turn(rng.permutation(numbers)), 100)
     assert found.outcome == "varies"
     assert found.reason.startswith("no fixed order: 10 calls give ")
     assert found.bound is None
@@ -138,8 +138,8 @@ def test_an_order_that_changes_now_and_then() -> None:
         k = next(calls_again)
         return in_turn(numbers) if k < 30 or k % 2 else backwards(numbers)
 
-    assert revealed(flips, 50).outcome == "varies"
-    assert revealed(adds, 50).outcome == "varies"
+    assert reveal_names(flips, 50).outcome == "varies"
+    assert reveal_names(adds, 50).outcome == "varies"
 
 
 def test_an_order_that_seldom_changes() -> None:
@@ -151,13 +151,13 @@ def test_an_order_that_seldom_changes() -> None:
         return in_turn(np.array([np.float32(order[k : k + 4].astype(float).sum())
                                  for k in range(0, len(order), 4)]))  # fmt: skip
 
-    found = revealed(adds, 100)
+    found = reveal_names(adds, 100)
     assert found.outcome == "varies"
     assert found.reason.startswith("no fixed order: 100 calls give 2 results")
 
 
 def test_what_loses_elements_is_wrong() -> None:
-    found = revealed(lambda numbers: in_turn(numbers[1:]), 50)
+    found = reveal_names(lambda numbers: in_turn(numbers[1:]), 50)
     assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
 
 
@@ -169,7 +169,7 @@ def test_what_is_wrong_now_and_then_is_no_order(right: int) -> None:
     def adds(numbers: Array) -> float:
         return in_turn(numbers) + 8 * (next(calls) >= right)
 
-    found = revealed(adds, 16)
+    found = reveal_names(adds, 16)
     assert found.outcome == "wrong"
     assert found.reason.startswith("got ")
     assert found.reason.endswith("see cudareduce verify")
@@ -181,19 +181,19 @@ def test_who_writes_to_its_input_is_told_so(right: int) -> None:
     call = call_of(in_turn, problem)
 
     def answer() -> float:
-        found = call.answer()
+        found = call.run()
         if next(calls) >= right:
             call.write(0, np.zeros(16, "float32"))
         return found
 
-    found = Examination(replace(call, answer=answer), problem, 60).found()
+    found = Examination(replace(call, run=answer), problem, 60).run()
     assert (found.outcome, found.reason) == (
         "wrong", "it writes to its input: see cudareduce verify",
     )  # fmt: skip
 
 
 def test_large_sizes_are_sampled() -> None:
-    found = revealed(in_halves, 2**14)
+    found = reveal_names(in_halves, 2**14)
     assert found.outcome == "fixed"
     assert [len(tree.leaves) for tree in found.trees] == [16, 87]
     assert found.tree is not None
@@ -203,7 +203,7 @@ def test_large_sizes_are_sampled() -> None:
 
 
 def test_a_wider_accumulator_shows_in_a_sample() -> None:
-    found = revealed(wide, 5000)
+    found = reveal_names(wide, 5000)
     assert found.outcome == "other"
     assert found.reason == (
         "not only additions: a mask that absorbs all but 0 ones in float32 leaves 4998, as in a "
@@ -214,7 +214,7 @@ def test_a_wider_accumulator_shows_in_a_sample() -> None:
 @pytest.mark.parametrize("adds", [compensated, cut_short])
 def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
     """Whose probes are those of additions one after the other."""
-    found, plain = revealed(adds, 5000), revealed(in_turn, 5000)
+    found, plain = reveal_names(adds, 5000), reveal_names(in_turn, 5000)
     why = "not only additions in float32: this order gives different last bits"
     assert (found.outcome, found.reason) == ("other", why)
     assert (plain.outcome, plain.adds_in) == ("fixed", None)
@@ -224,7 +224,7 @@ def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
 
 
 def test_no_time() -> None:
-    found = revealed(in_turn, 50, limit_s=1e-9)
+    found = reveal_names(in_turn, 50, limit_s=1e-9)
     assert (found.outcome, found.cause) == ("skip", "time")
     assert found.reason == "--time-limit was reached after 0 probes"
 
@@ -250,7 +250,7 @@ def _as_claimed(registry: Registry, cpu: CpuBackend, name: str, n: int) -> None:
     case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
     plan = case.plan(n, 1, cpu.limits())
     with kernel_call(cpu, case, plan) as call:
-        found = Examination(call, plan.problem, 60).found()
+        found = Examination(call, plan.problem, 60).run()
     in_any_order = kernel.finish in ("atomic", "self_reset") and _meet(plan)
     assert found.outcome == ("varies" if in_any_order else "fixed")
     if found.tree is not None:
@@ -306,5 +306,5 @@ def test_a_gpu_adds_as_the_emulator_does(registry: Registry, cpu: CpuBackend, na
         for backend in (gpu, cpu):
             plan = case.plan(600, 1, backend.limits())
             with kernel_call(backend, case, plan) as call:
-                trees.append(Examination(call, plan.problem, 60).found().tree)
+                trees.append(Examination(call, plan.problem, 60).run().tree)
     assert trees[0] == trees[1] is not None

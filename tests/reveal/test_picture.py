@@ -6,11 +6,11 @@ import numpy as np
 
 from cudareduce.reduction.inputs import Array
 from cudareduce.reveal.orders import picture
-from tests.reveal.simulated import Sum, backwards, in_halves, in_turn, revealed
+from tests.reveal.simulated import Sum, backwards, in_halves, in_turn, reveal_names
 
 
 def drawn(adds: Sum, n: int) -> list[str]:
-    found = revealed(adds, n)
+    found = reveal_names(adds, n)
     assert found.tree is not None
     return [" = ".join(line) for line in picture(found.tree)]
 

@@ -20,7 +20,7 @@ from cudareduce.timing.rounds import (
     Timing,
     measure,
     remarks,
-    staying,
+    same_context,
     warm_up,
 )
 from cudareduce.timing.sampling import COLD, Method
@@ -100,7 +100,7 @@ class Replay:
 
 
 def always(timer: Replay, entrants: Mapping[str, Callable[[], None]]) -> Contexts:
-    return staying(Context(timer.typed, entrants))
+    return same_context(Context(timer.typed, entrants))
 
 
 def measured(

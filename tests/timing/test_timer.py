@@ -12,7 +12,7 @@ import pytest
 from cudareduce.errors import CudareduceError, EnvironmentProblem, OutOfMemory
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
-from cudareduce.timing.timer import FLUSH_BYTES, PLACES, DeviceTimer
+from cudareduce.timing.timer import FLUSH_BYTES, RING_PERIOD, DeviceTimer
 
 
 @pytest.fixture
@@ -49,31 +49,31 @@ def test_a_flush_is_a_read_after_a_random_number_of_launches(
         assert last == "read_4"
         assert set(empty) <= {"empty_kernel"}
         counts[len(empty)] += 1
-    assert set(counts) == set(range(PLACES))
+    assert set(counts) == set(range(RING_PERIOD))
 
 
 @pytest.mark.parametrize("launches", [1, 2, 3, 8, 9])
 def test_in_step_each_sample_begins_one_ring_position_further(
     timer: DeviceTimer, log: list[str], launches: int
 ) -> None:
-    stepping = timer.in_step(launches)
+    stepping = timer.with_ring_step(launches)
     places = []
-    for _ in range(PLACES):
+    for _ in range(RING_PERIOD):
         stepping.flush()
-        places.append(len(log) % PLACES)
+        places.append(len(log) % RING_PERIOD)
         log += ["kernel"] * launches
-    assert sorted(places) == list(range(PLACES))
+    assert sorted(places) == list(range(RING_PERIOD))
 
 
 def test_other_flushes(timer: DeviceTimer, log: list[str]) -> None:
-    assert timer.flushing("read") is timer
-    timer.flushing("none").flush()
+    assert timer.with_flush("read") is timer
+    timer.with_flush("none").flush()
     assert set(log) <= {"empty_kernel", "wait_ns"} and log[-1] == "wait_ns"
     log.clear()
-    timer.flushing("write").flush()
+    timer.with_flush("write").flush()
     assert log[-2:] == ["wait_ns", f"write of {60 * 2**20}"]
     log.clear()
-    like_theirs = timer.flushing("nvbench")
+    like_theirs = timer.with_flush("nvbench")
     like_theirs.flush()
     like_theirs.synchronize()
     assert log == ["wait_ns", f"write of {60 * 2**20}", "empty_kernel", "empty_kernel"]

@@ -98,7 +98,7 @@ def test_watching_takes_place_before_the_flush_and_behind_the_last_event() -> No
     )
     sampler = Sampler(timer, COLD, noted("launch"), 1, most=1, watch=watch)
     deadline: Any = SimpleNamespace(passed=False)
-    sampler.passed(deadline)
+    sampler.half_round(deadline)
     assert log == [
         "begin", "before", "persisting", "flush", "event", "launch", "event", "wait", "after",
         "end",
@@ -260,7 +260,7 @@ def test_who_writes_to_memory_of_others_is_told() -> None:
         name: SimpleNamespace(own=(name,) * count, reset=lambda name=name: reset.append(name))
         for name, count in (("A", 1), ("B", 2))
     }
-    timer: Any = SimpleNamespace(digests=lambda buffers: lambda: held[: len(buffers)])
+    timer: Any = SimpleNamespace(content_hashes=lambda buffers: lambda: held[: len(buffers)])
     memory: OwnBuffers[str] = OwnBuffers(bounds, timer)
     before, (a, b) = memory.hashes(), bounds
     assert memory.restored_owner(before, a) is None

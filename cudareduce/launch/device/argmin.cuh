@@ -1,4 +1,4 @@
-// Index of the first minimum, counted from 0; the first NaN wins, as in NumPy. -1 stands for "none yet".
+// Index of the first minimum, counted from 0; the first NaN wins, as in NumPy. -1 means "none yet".
 struct Acc {
     Scalar value;
     long long index;
@@ -11,11 +11,11 @@ struct Operator {
     static __device__ Acc combine(Acc a, Acc b) { return precedes(a, b) ? a : b; }
     static __device__ Result finish(Acc a) { return a.index; }
 
-    // The better of two values, wherever they stand.
+    // The smaller of two values, whatever their order.
     static __device__ Scalar best(Scalar a, Scalar b) { return lesser_of(a, b); }
-    // Whether a wins wherever the two stand: it is less, or the only NaN.
+    // True if a wins whatever the order: it is less, or the only NaN.
     static __device__ bool better(Scalar a, Scalar b) { return !(b <= a || b != b); }
-    // A position of -1 is the last one when read without a sign, so an identity loses every tie.
+    // -1 as an unsigned index is the largest one, so an identity loses every tie.
     static __device__ bool precedes(Acc a, Acc b)
     {
         const bool first = (unsigned long long)a.index < (unsigned long long)b.index;

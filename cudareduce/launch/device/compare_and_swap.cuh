@@ -1,5 +1,5 @@
-// Combines a value with one in memory where the hardware has no atomic for the operator: compute from
-// what was seen, swap it in if that still stands, else start again from what stands now.
+// An atomic for operators without a hardware atomic: compute the result from the value read, store it by
+// compare-and-swap if the value is unchanged, else repeat with the current value.
 template <class Word, class Value, class Combine>
 __device__ void swap_in(Word *address, Value value, Combine combine)
 {

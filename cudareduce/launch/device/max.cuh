@@ -1,4 +1,4 @@
-// Maximum. A NaN wins, as in NumPy; of +0 and -0 either may be the answer.
+// Maximum. A NaN wins, as in NumPy; of +0 and -0 either may be the result.
 using Acc = Scalar;
 using Result = Acc;
 

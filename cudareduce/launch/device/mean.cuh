@@ -2,7 +2,7 @@
 using Acc = Scalar;
 using Result = Acc;
 
-// How many elements one result has; later passes see only partials, so their n does not tell.
+// The number of elements of one result. The n of later passes is the number of partials.
 extern "C" {
 __constant__ unsigned long long COUNT;
 }

@@ -1,4 +1,4 @@
-// Minimum. A NaN wins, as in NumPy; of +0 and -0 either may be the answer.
+// Minimum. A NaN wins, as in NumPy; of +0 and -0 either may be the result.
 using Acc = Scalar;
 using Result = Acc;
 

@@ -1,9 +1,9 @@
-// What is launched beside the kernels: nothing at all, loads without a reduction, a hash of memory.
+// Probe kernels of the timer: an empty kernel, loads without a reduction, a hash of memory.
 
-// The floor: what two events cost around a kernel that does nothing.
+// Measures the launch overhead between two events.
 extern "C" __global__ void empty_kernel() {}
 
-// Keeps the stream busy for some time and leaves memory alone.
+// Keeps the stream busy for some time without memory accesses.
 extern "C" __global__ void wait_ns(size_t ns)
 {
     size_t now, start;
@@ -13,9 +13,9 @@ extern "C" __global__ void wait_ns(size_t ns)
     while (now - start < ns);
 }
 
-// Reads every 16-byte word once and writes nothing that depends on it: the ceiling of any kernel that
-// must read its input, and the way to displace the L2 without leaving dirty lines in it. Each block
-// walks tiles of THREADS * LOADS words; LOADS loads are in flight before the first is used.
+// Reads every 16-byte word once and writes nothing. Its bandwidth is the ceiling of kernels that read
+// their input, and it flushes the L2 without dirty lines. Each block strides over tiles of THREADS * LOADS
+// words; LOADS loads are in flight before the first is used.
 template <unsigned LOADS>
 __device__ void read_tiles(const uint4 *in, unsigned *never, size_t words)
 {
@@ -38,7 +38,7 @@ __device__ void read_tiles(const uint4 *in, unsigned *never, size_t words)
         for (unsigned k = 0; k < LOADS; k++)
             folded |= loaded[k].x & loaded[k].y & loaded[k].z & loaded[k].w;
     }
-    // The compiler cannot know that `never` is null, so it must not drop the loads.
+    // The compiler does not know that `never` is null, so it cannot remove the loads.
     if (never != nullptr)
         atomicOr(never, folded);
 }
@@ -58,9 +58,9 @@ extern "C" __global__ void read_8(const uint4 *in, unsigned *never, size_t words
     read_tiles<8>(in, never, words);
 }
 
-// Adds a hash of memory to sums[slot]: whether bytes have changed, without bringing them to the host.
-// Every word is mixed with its place, so that two which have changed places show too; the bytes in
-// front of the first one, where memory starts off it, and those behind the last are one more.
+// Adds a hash of memory to sums[slot], to detect changed bytes without a copy to the host. Every word is
+// mixed with its index, so that swapped words change the hash. Bytes before the first aligned word and
+// after the last one are hashed as one more word.
 extern "C" __global__ void digest(const unsigned char *start, size_t bytes,
                                   unsigned long long *sums, size_t slot)
 {
