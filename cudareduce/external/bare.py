@@ -675,14 +675,15 @@ class BareFile:
         """The launches for `rows` rows of `n` elements. Raises UsageError if the number of partial
         results that one leaves is not known."""
         queue, stages = list(links), list[Stage]()
+        one_block = self.options.finish == "relaunch_one_block"
         while queue:
             link = queue.pop(0)
             reads = (link.reads, len(stages) - 1) if stages else None
             stages.append(Stage(link.kernel, link.guess, n, rows, reads, None))
             if queue or again:
-                n, rows = link.partials(n, rows), 1
+                is_last = one_block and len(stages) > len(links)
+                n, rows = 1 if is_last else link.partials(n, rows), 1
             if again and not queue and n > 1 and len(stages) < _MOST_RELAUNCHES:
-                one_block = self.options.finish == "relaunch_one_block"
                 guess = replace(again[0].guess, grid="one") if one_block else again[0].guess
                 queue.append(replace(again[0], guess=guess))
             if queue:

@@ -123,6 +123,11 @@ def test_partial_results_are_relaunched_until_one_is_left(tmp_path: Path) -> Non
     assert launches(kernel, 4096) == [(16, 256), (1, 256)] and kernel.finish == "none"
 
 
+def test_partial_results_are_relaunched_in_one_block(tmp_path: Path) -> None:
+    [kernel] = kernels_of(TWO, tmp_path, entry=("first",), finish="relaunch_one_block")
+    assert launches(kernel, 4096) == [(16, 256), (1, 256)] and kernel.ops == ("sum",)
+
+
 def test_finish_none_is_refused_for_partial_results(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leaves partial results, so --finish none"):
         kernels_of(TWO, tmp_path, entry=("first",), finish="none")
