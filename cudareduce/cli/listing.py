@@ -104,15 +104,15 @@ def techniques_section(chosen: Sequence[Choice]) -> Section:
     )
 
 
-#: Width of the keys; width of a line in a pipe, and at least on a terminal.
-_KEY, _LINE, _NARROWEST = 12, 100, 60
+#: Width of the keys; widths of a line in a pipe, and at most and at least on a terminal.
+_KEY, _LINE, _WIDEST, _NARROWEST = 12, 80, 100, 60
 
 
 def facts_text(registry: Registry, kernel: Kernel, results: Sequence[Path]) -> str:
     """The facts about a kernel, with gains from these results or else the package's. Raises
     UsageError for an invalid result file."""
     columns = shutil.get_terminal_size((_LINE, 0)).columns if sys.stdout.isatty() else _LINE
-    width = min(_LINE, max(_NARROWEST, columns))
+    width = min(_WIDEST, max(_NARROWEST, columns))
     lines = [kernel.id]
     for key, value in _facts(registry, kernel, results):
         lines += wrap(

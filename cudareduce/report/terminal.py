@@ -33,7 +33,7 @@ def print_sections(found: Iterable[Section]) -> None:
 
     console = Console(highlight=False)
     for section in map(_shown, found):
-        console.print(Text(section.title, "bold"), soft_wrap=True)
+        console.print(Text(_wrapped(section.title, console.width), "bold"), soft_wrap=True)
         for line in section.head:
             console.print(Text(_wrapped(line, console.width), "dim"), soft_wrap=True)
         for part, gap in _fitting(section, console.width):

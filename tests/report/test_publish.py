@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,3 +107,15 @@ def test_errors_name_files_without_their_escapes(cudareduce: Call, tmp_path: Pat
     assert code == 2
     assert "\x1b" not in err and "contains control characters" in err
     assert not any(line.lstrip().startswith("::") for line in err.splitlines())
+
+
+def test_a_long_title_is_wrapped_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    title = " ".join(["simulated-after.json against"] * 6)
+    print_sections([Section(title, ("a",), (("b",),))])
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[:3]).split()) == title
