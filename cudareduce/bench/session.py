@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import prod
 from typing import Protocol, TypeVar
 
 from cudareduce.backend import Backend
@@ -173,7 +174,8 @@ class Session:
                     self._all_apart(apart, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = combined(verdicts.get(case, RIGHT), verdict)
-                    for remark in _remarks(case, shapes[case], refused.get(case)):
+                    remarks = _remarks(case, shapes[case], refused.get(case))
+                    for remark in (*remarks, *self._untested(case, shapes[case])):
                         verdicts[case] = combined(verdicts[case], replace(RIGHT, reason=remark))
                     unverified.discard(case)
                     progress.step()
@@ -181,6 +183,13 @@ class Session:
             interrupted = True
         why = _INTERRUPTED if interrupted else self.why_cut()
         return Verified(verdicts | dict.fromkeys(unverified, skipped("time", why)), interrupted)
+
+    def _untested(self, case: Case, shapes: Sequence[Shape]) -> Iterator[str]:
+        """Up to which size an external program is verified where no sizes are requested: its host
+        code cannot run at sizes whose indices need more than 32 bits."""
+        program, most = case.kernel.program, max(shapes, key=prod, default=None)
+        if program is not None and most and not (self.settings.sizes or case.asks.sizes):
+            yield f"tested up to {_size_text(most)}, not with indices beyond 32 bits"
 
     def _all_here(
         self, prepared: Sequence[Prepared], shapes: Shapes, progress: Progress

@@ -47,6 +47,8 @@ _ONE_LAUNCH, _ALL_LAUNCHES = 1 / 2, 2 / 3
 _DEFAULT_BLOCK = 256
 #: Threads per block that are tried if a kernel is not recognised in any other block.
 _OTHER_BLOCKS = (32, 1024, 64)
+#: Threads that a block has at most.
+_LARGEST_BLOCK = 1024
 #: Constants in the code that may be a number of elements: the least, the largest, and how many.
 _FEWEST_FIXED, _MOST_FIXED, _MOST_CONSTANTS = 16, 2**22, 4
 #: Elements per row and rows.
@@ -549,7 +551,8 @@ class BareFile:
             launches = islice(guesses(kernel, self.options, usual), _MOST_LAUNCHES)
             others = islice(guesses(kernel, self.options, _OTHER_BLOCKS), _MOST_LAUNCHES)
             fixed = self._fixed(kernel, usual)
-            for guess in chain(launches, others, fixed):
+            order = (fixed, launches, others) if self._stops(kernel) else (launches, others, fixed)
+            for guess in chain(*order):
                 again = guess.block in _OTHER_BLOCKS and not guess.shape
                 if deadline.passed:
                     break
@@ -591,6 +594,17 @@ class BareFile:
             f"{function.name} launches nothing"
         )  # fmt: skip
         return _with_command(why, command_to_copy(shown, self.options, error))
+
+    def _stops(self, kernel: BareKernel) -> bool:
+        """True if a kernel that gets no whole number compares its indices with a constant that is
+        larger than a block: its author's number of elements."""
+        code = self._code([kernel])
+        for bound in set(re.findall(r"<=?\s*(\w+)", kernel.function.body)):
+            value = re.search(rf"\bconst\w*\s[^;=()]*\b{bound}\s*=([^;]+);", code)
+            known = literals(value[1] if value else bound)
+            if not kernel.integers() and max(known, default=0) > _LARGEST_BLOCK:
+                return True
+        return False
 
     def _fixed(self, kernel: BareKernel, blocks: Sequence[int]) -> Iterator[Guess]:
         """Launches of a kernel that gets no whole number, on as many elements as its code has

@@ -27,6 +27,10 @@ _SIZES = 3
 _LARGE = 2**16
 #: A sum may count an element so often, of a wrong program: what scales more is another function.
 _MOST_COUNTED = 4
+#: Bits of whole numbers that a float64 holds.
+_EXACT_BITS = 53
+#: Bits of the exponent of the largest float, if these are not 128.
+_LARGEST_EXPONENT = {"float16": 16, "float64": 1024}
 #: The largest element of 16 bits that tells an extreme: most others are told apart, too.
 _MOST_SPREAD = 2.0**11
 
@@ -88,6 +92,15 @@ def _comparisons(value: float) -> Iterator[Candidate]:
                     lambda a, _: _total(a >= value))  # fmt: skip
     yield Candidate("sum", f"a < {text}", f"number of elements below {text}",
                     lambda a, _: _total(a < value))  # fmt: skip
+
+
+def _overflows(a: Array, kind: DType) -> bool | None:
+    """Whether a product that exceeds its type tells nothing at all, as of integers: its bits depend
+    on the order of its factors. None if it does not exceed it."""
+    size = np.log2(np.abs(np.where(a == 0, 1, a))).sum(axis=-1).max(initial=0)
+    if kind.kind != "float":
+        return True if size >= _EXACT_BITS else None
+    return False if size >= _LARGEST_EXPONENT.get(kind.name, 128) else None
 
 
 def _two(op: str, text: str, words: str, f: Callable[[Array, Array], Array]) -> Candidate:
@@ -383,6 +396,8 @@ class Identification:
         kind = self._stores
         if candidate.root and kind.kind != "float":
             return False
+        if candidate.op == "prod" and (nothing := _overflows(a, kind)) is not None:
+            return nothing or bool((~np.isfinite(got) | (got == 0)).all())
         if kind.kind != "float":
             bits = 8 * kind.size
             if candidate.op == "mean" or not np.isfinite(expected).all():

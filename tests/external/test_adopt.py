@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
+from cudareduce.external.identify import _overflows
 from cudareduce.external.options import LaunchOptions
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Address, FillStep
+from cudareduce.reduction.dtypes import DTYPES
 
 BLOCK_SUMS = """
 __global__ void maximum(const float *b, float *a, int threads) {
@@ -111,3 +114,17 @@ def test_a_kernel_without_host_code_is_launched_until_it_is_recognised(tmp_path:
 def test_what_is_no_reduction_is_refused_and_never_a_wrong_sum(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not recognised as a reduction"):
         adopted(TRANSPOSE, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements", "overflows"),
+    [
+        ("float32", [2.0] * 100, None), ("float32", [2.0] * 128, False),
+        ("int32", [2.0] * 50, None), ("int32", [2.0] * 60, True),
+        ("float64", [0.0] + [2.0] * 1024, False),
+    ],
+)  # fmt: skip
+def test_a_product_that_exceeds_its_type_identifies_nothing(
+    dtype: str, elements: list[float], overflows: bool | None
+) -> None:
+    assert _overflows(np.array(elements), DTYPES[dtype]) is overflows

@@ -18,7 +18,7 @@ CASES = Path(__file__).parent / "cases"
 VERDICTS = {
     "argmax_bf16_any_of_equals": (0, "right if a NaN may be dropped and of equal extremes any"),
     "barrier_of_the_block": (3, "no __syncthreads() between them"),
-    "blocks_overlap": (3, "elements 256 to 1023 are added twice"),
+    "blocks_overlap": (3, "elements 256 to 511 are added twice"),
     "channel_sums": (0, "right"),
     "loop_that_never_runs": (3, "WRONG"),
     "max_by_if": (0, "right if one of its elements is finite and a NaN may be dropped"),
