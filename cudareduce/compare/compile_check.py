@@ -119,6 +119,7 @@ def check_compiled(request: CheckRequest) -> int:
     codes = publish_rows(
         rows, title, [*notes, *unseen, *uncounted, *tools.notes], request.outputs, registry,
         allow_gone=request.judging.allow_gone,
+        undecided=[] if request.update_baseline else undecided_notes(rows),
     )  # fmt: skip
     if not request.update_baseline:
         return worst_exit_code(codes | ({5} if other else set()))
@@ -142,16 +143,24 @@ def check_compiled_trees(request: CheckRequest) -> int:
     request.outputs.check(*request.judging.read)
     registry, tools = load_registry(request.folders), find_tools()
     with opened_trees(request, registry) as trees:
-        rows, notes = _compile_trees(trees, request, tools)
-        codes = exit_codes(rows, allow_gone=allow_gone)
+        rows, unchanged, notes = _compile_trees(trees, request, tools)
+        undecided = [] if unchanged else undecided_notes(rows)
+        codes = exit_codes(rows, undecided, allow_gone=allow_gone)
         fewer = _worth_timing(trees, rows, head_choices(request, (), registry))
         why = (
             "fix the kernels that do not compile" if 2 in codes else _why_not_timed(request, fewer)
         )
         title = f"compiled by nvcc {tools.nvcc.version} against {request.base}"
-        notes = [*trees.problems, *notes, *([f"Nothing is timed: {why}"] if why else [])]
+        notes = [
+            *trees.problems,
+            *notes,
+            *([f"Nothing is timed: {why}"] if why else []),
+        ]
         if why:
-            publish_rows(rows, title, notes, request.outputs, registry, allow_gone=allow_gone)
+            publish_rows(
+                rows, title, notes, request.outputs, registry, allow_gone=allow_gone,
+                undecided=undecided,
+            )  # fmt: skip
             return worst_exit_code(codes)
         ahead = CompiledReport(
             section=compiled_section(rows, title, notes),
@@ -164,9 +173,9 @@ def check_compiled_trees(request: CheckRequest) -> int:
 
 def _compile_trees(
     trees: Trees, request: CheckRequest, tools: Tools
-) -> tuple[list[UnitRow], list[str]]:
-    """The compiled units of two trees whose texts differ, and notes; equal texts are not compiled.
-    Raises UsageError if there is nothing to compile."""
+) -> tuple[list[UnitRow], bool, list[str]]:
+    """The compiled units of two trees whose texts differ, whether any kernel has the same text in
+    both, and notes; equal texts are not compiled. Raises UsageError without anything to compile."""
     quiet, architectures = request.quiet, request.arch or ARCHITECTURES
     new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
     ids = {kernel.id for kernel in new}
@@ -190,7 +199,11 @@ def _compile_trees(
     unchanged = {key[0] for key in same} - {row.unit.kernel for row in rows}
     compiled = {job.kernel.id for job in todo[1]}
     text = f"{len(unchanged)} of {len(compiled)} kernels have the same text in both trees"
-    return rows, list(dict.fromkeys([text, *left, *uncounted_before, *uncounted, *tools.notes]))
+    return (
+        rows,
+        bool(same),
+        list(dict.fromkeys([text, *left, *uncounted_before, *uncounted, *tools.notes])),
+    )
 
 
 def _text(job: Job) -> str:
@@ -326,25 +339,38 @@ def with_traffic(
 
 def publish_rows(
     rows: Sequence[UnitRow], title: str, notes: Sequence[str], outputs: Outputs, registry: Registry,
-    *, allow_gone: bool,
+    *, allow_gone: bool, undecided: Sequence[str],
 ) -> set[int]:  # fmt: skip
-    """Print and write a comparison; returns its exit codes."""
-    section = compiled_section(rows, title, notes)
+    """Print and write a comparison, with notes on why nothing was decided; returns its exit
+    codes."""
+    section = compiled_section(rows, title, [*undecided, *notes])
     findings = compiled_findings(rows, allow_gone=allow_gone)
     publish_findings(
         outputs, [section], findings,
         {"comment": lambda: comment_of(to_markdown([section])),
          "benchmark_json": lambda: "[]\n"},  # nothing was timed
         printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
-        places=registry.place,
+        places=registry.place, notes=undecided,
     )  # fmt: skip
-    return exit_codes(rows, allow_gone=allow_gone)
+    return exit_codes(rows, undecided, allow_gone=allow_gone)
 
 
-def exit_codes(rows: Sequence[UnitRow], *, allow_gone: bool) -> set[int]:
-    """2 for a kernel that does not compile, 1 for a failing row."""
+def exit_codes(rows: Sequence[UnitRow], undecided: Sequence[str], *, allow_gone: bool) -> set[int]:
+    """2 for a kernel that does not compile, 1 for a failing row, 4 if nothing was decided."""
     codes = {2} if any(isinstance(row.new, Failed) for row in rows) else set()
+    codes |= {4} if undecided else set()
     return codes | ({1} if any(_fails(row, allow_gone) for row in rows) else set())
+
+
+def undecided_notes(rows: Sequence[UnitRow]) -> list[str]:
+    """Why no row has a verdict on its machine code; none if one has."""
+    if not rows or not all(row.verdict in ("UNCERTAIN", "GONE", "NEW") for row in rows):
+        return []
+    if all(row.verdict == "NEW" for row in rows):
+        why = "the baseline has none of these kernels; compare with one that has them"
+    else:
+        why = "no kernel has a verdict on its machine code; write a new --baseline"
+    return [f"Nothing was decided: {why}."]
 
 
 def _fails(row: UnitRow, allow_gone: bool) -> bool:

@@ -189,7 +189,8 @@ _RECENT = 10
 
 
 def check(request: HistoryCheckRequest) -> int:
-    """Judge every series. Returns 1 if one became slower and stayed so for two runs, else 0."""
+    """Judge every series. Returns 1 if one became slower and stayed so for two runs, 4 if no series
+    has enough runs for a change point, else 0."""
     request.outputs.check(*files(request.folder))
     threshold = THRESHOLD if request.threshold is None else request.threshold
     history = read(request.folder)
@@ -201,14 +202,23 @@ def check(request: HistoryCheckRequest) -> int:
         for name, entries in _since(history.runs, request.since).items()
         for series in all_series(entries) if series.points[-1].entry in entries[-_RECENT:]
     ]  # fmt: skip
-    skipped = _skipped_lines(history)
+    decided = any(map(_is_long, judged))
+    why = f"Nothing was decided: no series has {FEWEST} recent runs; add more runs."
+    skipped = [*([] if decided else [why]), *_skipped_lines(history)]
     sections = _judged_sections(judged, request, threshold, skipped)
     findings = [_finding(each) for each in judged]
     publish_findings(
         request.outputs, sections, findings, {"json": lambda: _judged_json(judged)},
         suite="cudareduce history", notes=skipped,
     )  # fmt: skip
-    return 1 if any(each.verdict == "SLOWER" for each in judged) else 0
+    if any(each.verdict == "SLOWER" for each in judged):
+        return 1
+    return 0 if decided else 4
+
+
+def _is_long(judged: Judged) -> bool:
+    """Whether a series has enough runs for a change point."""
+    return len(judged.series.points) >= FEWEST
 
 
 def _skipped_lines(history: History) -> list[str]:
@@ -292,7 +302,7 @@ def _notes(judged: Sequence[Judged], shown: Sequence[Judged], folder: Path) -> l
         f"{counts[word]} {word}" for word in _ORDER if counts[word] or word != "MACHINE"
     )
     notes = [f"{counted(len(judged), 'series', 'series')}: {summary}"]
-    young = sum(len(each.series.points) < FEWEST for each in judged)
+    young = sum(not _is_long(each) for each in judged)
     if young:
         notes.append(f"{young} of them have fewer than {FEWEST} runs, too few for a change point")
     absent = sum(not each.latest for each in judged)

@@ -156,9 +156,11 @@ def exit_code(report: Report, judging: Judging) -> int:
 
 
 def _undecided(rows: Sequence[Row]) -> bool:
-    """Whether no time was judged. New kernels alone have nothing to be compared with."""
-    verdicts = {row.verdict for row in rows}
-    return verdicts <= {"UNCERTAIN", "GONE", "NEW"} and not verdicts <= {"NEW"}
+    """Whether no kernel was judged. A kernel that was wrong in the baseline and is right now is."""
+    return all(
+        row.verdict in ("UNCERTAIN", "GONE") or (row.verdict == "NEW" and row.old is None)
+        for row in rows
+    )
 
 
 def _run_notes(report: Report) -> list[str]:
@@ -167,7 +169,10 @@ def _run_notes(report: Report) -> list[str]:
     if report.outcome.cut:
         notes.insert(0, f"cut short: {report.outcome.cut.why}; what is missing was not measured")
     elif _undecided(report.rows):
-        notes.insert(0, "Nothing was decided (exit code 4): no kernel has a verdict on its time.")
+        why = "no kernel has a verdict on its time; the reasons are in the notes above"
+        if all(row.verdict == "NEW" for row in report.rows):
+            why = "the baseline has none of these kernels; compare with a run that has them"
+        notes.insert(0, f"Nothing was decided: {why}.")
     return notes
 
 

@@ -109,11 +109,12 @@ def test_a_truncated_line_of_a_history_is_skipped(cudareduce: Call, folder: Path
     filled(folder, made(1, 1.0))
     told = f"left out, 1 line: {path}:2: the line is not JSON, or is cut short"
     code, out, _ = cudareduce("history", "check", "--from", folder)
-    assert code == 0
+    assert code == 4
     assert told in out
     assert "up to 2 runs" in out
     code, out, err = cudareduce("history", "check", "--from", folder, "--format", "json")
-    assert (code, len(json.loads(out)), err) == (0, 1, f"{told}\n")
+    few = "Nothing was decided: no series has 5 recent runs; add more runs.\n"
+    assert (code, len(json.loads(out)), err) == (4, 1, f"{few}{told}\n")
     code, out, err = cudareduce("history", "show", KERNEL, "--from", folder)
     assert (code, "2 runs" in out, err) == (0, True, f"{told}\n")
 
@@ -123,7 +124,7 @@ def test_lines_of_any_bytes_are_left_out(cudareduce: Call, folder: Path) -> None
     [path] = folder.iterdir()
     path.write_bytes(path.read_bytes() + b"\xff\xfe{}\n[]\n\x00\n{}\n")
     code, out, _ = cudareduce("history", "check", "--from", folder)
-    assert code == 0
+    assert code == 4
     assert f"left out, 4 lines: {path}:4: the line is not UTF-8; " in out
     assert "; and 1 more" in out
 
@@ -207,8 +208,9 @@ def test_a_step_that_holds_for_two_runs_fails(cudareduce: Call, folder: Path) ->
     assert "1 series: 1 SLOWER, 0 SAME" in out
     assert f"next: cudareduce history show {KERNEL} --from {folder}" in out
     assert cudareduce(*ask, "--threshold", "5%")[0] == 0
-    assert cudareduce(*ask, "--since", "rev020")[0] == 0
-    assert cudareduce(*ask, "--since", "2026-01-21")[0] == 0
+    assert cudareduce(*ask, "--since", "rev017")[0] == 0
+    assert cudareduce(*ask, "--since", "rev020")[0] == 4  # too few runs to decide
+    assert cudareduce(*ask, "--since", "2026-01-21")[0] == 4
     [found] = json.loads(cudareduce(*ask, "--format", "json")[1])
     assert [level["revision"] for level in found["levels"]] == ["rev000", "rev020"]
     assert found["change_pct"] == pytest.approx(3, abs=0.3)
@@ -258,8 +260,9 @@ def test_a_short_history_is_reported_as_too_short(cudareduce: Call, folder: Path
     [path] = folder.glob("*.jsonl")
     path.write_text(path.read_text() * 2)  # as git's union of two branches may
     code, out, _ = cudareduce("history", "check", "--from", folder)
-    assert code == 0
+    assert code == 4
     assert "up to 3 runs" in out
+    assert "Nothing was decided: no series has 5 recent runs; add more runs." in out
     assert "have fewer than 5 runs, too few for a change point" in out
     code, _, err = cudareduce("history", "show", "nobody", "--from", folder)
     assert code == 2
@@ -288,7 +291,7 @@ def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> N
 def test_another_kind_of_machine_has_a_file_of_its_own(cudareduce: Call, folder: Path) -> None:
     filled(folder, made(0, 1.0), made(1, 3.0, device=replace(H200, power_limit_w=500.0)))
     assert len(read(folder).runs) == 2
-    assert cudareduce("history", "check", "--from", folder)[0] == 0
+    assert cudareduce("history", "check", "--from", folder)[0] == 4
 
 
 def test_a_kernel_that_is_gone_is_not_judged(cudareduce: Call, folder: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_kernel_that_is_gone_is_not_judged(cudareduce: Call, folder: Path) -> 
     later = [replace(made(day, 1.0), records=()) for day in range(24, 40)]
     filled(folder, *later)
     code, out, _ = cudareduce("history", "check", "--from", folder)
-    assert code == 0, out
+    assert code == 4, out
 
 
 def test_a_single_run_is_drawn(cudareduce: Call, folder: Path) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.compare.compile_check import exit_codes
+from cudareduce.compare.compile_check import exit_codes, undecided_notes
 from cudareduce.compare.machine_code import (
     Code,
     Disassembler,
@@ -206,6 +206,11 @@ def test_new_gone_and_broken() -> None:
     assert (row.verdict, row.causes) == ("BROKEN", ("a rule",))
     rows = compare_units(side(UNIT), side(other, unit(registers=99)), "another nvcc")
     assert [row.verdict for row in rows] == ["NEW", "UNCERTAIN"]
+    [note] = undecided_notes(rows)
+    assert note.startswith("Nothing was decided: no kernel has a verdict on its machine code")
+    assert exit_codes(rows, [note], allow_gone=False) == {4}
+    [note] = undecided_notes(compare_units(side(), side(UNIT)))
+    assert note.startswith("Nothing was decided: the baseline has none of these kernels")
 
 
 def test_a_rename_is_a_rename() -> None:
@@ -268,7 +273,7 @@ def test_fewer_barriers_ask_for_verification() -> None:
         "barriers of blocks fell from 64 to 24: run verify; barriers fell from 1 to 0: run verify; "
     )
     assert "barriers 0, was 1" not in row.text
-    assert exit_codes([row], allow_gone=False) == set()
+    assert exit_codes([row], undecided_notes([row]), allow_gone=False) == set()
 
 
 STORE, FENCE = "st.global.f32 [%rd1], %f1;", "fence.acq_rel.gpu;"
