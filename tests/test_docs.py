@@ -185,3 +185,37 @@ def test_a_file_without_a_place_for_tables(tmp_path: Path) -> None:
     path.write_text("nothing here\n")
     with pytest.raises(UsageError, match="has no place for a table: add <!-- cudareduce:"):
         update_readme(path)
+
+
+#: Hand-written pages; those below docs/reference are made from the code.
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "kernels" / "README.md",
+         *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+
+
+def prose(page: Path) -> str:
+    """The text of a page without code, comments, and tables that are filled from results."""
+    text = re.sub(r"^<!-- cudareduce: [^\n]*-->\n.*?^<!-- /cudareduce -->$", "", page.read_text(),
+                  flags=re.MULTILINE | re.DOTALL)  # fmt: skip
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+
+
+def words(page: Path) -> int:
+    return len(re.findall(r"\S*\w\S*", prose(page)))
+
+
+def test_pages_have_1500_words_at_most_and_25000_in_all() -> None:
+    counts = {page.name: words(page) for page in PAGES}
+    assert {name: count for name, count in counts.items() if count > 1500} == {}
+    assert sum(counts.values()) < 25_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_paragraph_has_five_sentences_at_most(page: Path) -> None:
+    for block in re.split(r"\n\s*\n", prose(page)):
+        if block.lstrip().startswith(("|", "#")):
+            continue
+        for paragraph in re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", block.strip()):
+            plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "x", paragraph)
+            ends = re.findall(r"[.!?](?=[\s\"')\]*]|$)(?!\s*[a-z(])", plain)
+            assert len(ends) <= 5, paragraph
