@@ -1,5 +1,5 @@
-// Atomic operations and fences on real memory. Under the random schedules an atomic operation is
-// also a point at which another thread may come first.
+// Atomic operations and fences. Under the random schedules another thread may run just before an
+// atomic operation.
 #include <atomic>
 
 #include "diagnostics.h"
@@ -28,10 +28,10 @@ W exchange_if_equal(W *address, W expected, W desired) {
   const bool done = __atomic_compare_exchange_n(address, &expected, desired, false,
                                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   if (done && changes && running_block->launch().watched) races::atomic_writes();
-  return expected;  // the value found
+  return expected;  // the previous value
 }
 
-// May be one of many in a loop that polls, as the load of a volatile may.
+// Like a volatile load, this may be part of a polling loop.
 template <class W>
 W load(const W *address, bool acquires, const void *return_address) {
   if (running_block->launch().watched) {
@@ -80,7 +80,7 @@ void atomic_store(uint64_t *address, uint64_t value) {
   store(address, value, __builtin_return_address(0));
 }
 
-// All threads of a block meet, then one thread of each block.
+// A barrier of each block, then one among the first threads of all blocks.
 void grid_barrier(Site at) {
   const Launch &launch = running_block->launch();
   block_barrier(at);
@@ -100,7 +100,8 @@ void grid_barrier(Site at) {
     }
     const auto closed = [&] { return __atomic_load_n(&barrier.passed, __ATOMIC_SEQ_CST) == before; };
     while (closed()) {
-      // A block that arrived has opened the barrier before it ended, so check `ended` first.
+      // `passed` is incremented before any participating block ends, so read `ended` first: if it
+      // is not 0 and the barrier is still closed, a block has ended without arriving.
       if (__atomic_load_n(&barrier.ended, __ATOMIC_SEQ_CST) > 0 && closed()) {
         diagnose(at, "grid.sync() waits for a block that does not come");
         running_block->abandon();

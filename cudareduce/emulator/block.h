@@ -1,7 +1,7 @@
-// A block: its threads as fibers, and which of them are ready or wait.
+// A block: its threads as fibers, and the state of each: ready, waiting or exited.
 //
-// Every set of threads is a bit mask, one word for each warp and one word for the set of warps, so
-// that releasing a barrier or finding the next thread takes a few instructions.
+// Sets of threads are bit masks, with one word per warp and one word for the set of warps. Releasing a
+// barrier and finding the next thread therefore take a few instructions.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,11 +14,11 @@ namespace cudaemu {
 constexpr unsigned WARP = 32;
 constexpr unsigned MAX_THREADS = 1024;
 
-// Which ready thread runs next when the running one waits.
+// The rule that selects the next thread to run when the running one waits.
 enum class Order : uint32_t {
-  Ascending,  // the lowest of the same warp, then the warps after it
-  Random,     // any thread
-  Warp,       // any of the same warp while one is ready: a warp runs far ahead of the others
+  Ascending,  // the lowest ready thread of the same warp, then of the following warps
+  Random,     // a random ready thread
+  Warp,       // a random ready thread of the same warp, so that a warp runs far ahead of the others
 };
 
 // The grid barrier of a cooperative launch.
@@ -40,7 +40,7 @@ struct Launch {
   uint64_t seed;
   bool watched;  // every access is checked for data races, on one OS thread
   bool counted;  // memory traffic is counted, on one OS thread
-  uint64_t first, last;  // the blocks to run: all, or a single one
+  uint64_t first, last;  // range of blocks to run, without `last`: all, or a single one
   uint64_t until_ns;     // time limit on the clock of its OS thread; 0: none
   GridBarrier &barrier;
 
@@ -49,20 +49,21 @@ struct Launch {
   bool overdue() const { return until_ns != 0 && thread_ns() > until_ns; }
 };
 
-// A thread of the block. It fills one cache line, since every switch touches another thread.
+// A thread of the block. Its size is one cache line, since every switch accesses another thread.
 struct alignas(64) Fiber : Thread {
   // `place` is null before the thread starts and after it has exited. While the thread waits at a
-  // collective, `result` is the value that it contributes.
+  // warp-level operation, `result` is the value that it contributes.
   Context context;
-  const char *file;  // where it waits
+  const char *file;  // with `line`, the call at which it waits
   int line;
-  Request request;  // of the other lanes
+  Request request;  // the warp-level operation at which it waits
 
   void waits_at(Site at) { file = at.file, line = at.line; }
   Site site() const { return {file, line}; }
 };
 
-// Where a thread is among the branches and loops that contain a barrier (see BarrierScope).
+// The branches and loop iterations that a thread is in, of those that contain a barrier (see
+// BarrierScope).
 struct BarrierPath {
   static constexpr unsigned MOST = 8;
   struct Level {
@@ -75,35 +76,35 @@ struct BarrierPath {
 
   void enter(int line, bool loop);
   void leave() { depth--; }
-  // The first level in which two threads differ, as a text; empty if there is none.
+  // Describes the outermost branch or loop in which two threads differ; empty if there is none.
   std::string difference(const BarrierPath &other) const;
 };
 
 struct Warp {
-  unsigned present;  // lanes that the block has; the last warp may have fewer than 32
+  unsigned present;  // lanes that exist; the last warp of a block may have fewer than 32
   unsigned ready;
   unsigned at_barrier;
   unsigned at_collective;
   unsigned exited;
-  unsigned ended;  // of these, not by a return statement: they have skipped what follows a branch
-  unsigned returning;  // lanes that have come to a return statement
+  unsigned ended;  // exited at the end of the kernel, not by a return statement
+  unsigned returning;  // lanes that have reached a return statement
   unsigned asleep;
 };
 
-// Why a block has left its OS thread.
+// Why a block has stopped running on its OS thread.
 enum class Outcome {
   Ended,
   Paused,   // it may wait for another block, and is resumed later
-  Abandoned,  // deadlock, or a thread has abandoned the block
+  Abandoned,  // a deadlock, or a fault after which the block cannot continue
 };
 
 const char *name_of(Collective what);
 
 class Block {
  public:
-  // With `guarded` stacks a thread that overflows its own faults.
+  // `guarded` stacks have guard pages: a stack overflow faults.
   explicit Block(bool guarded);
-  // Makes the threads for this launch.
+  // Creates the threads for this launch.
   void prepare(const Launch &launch, void *dynamic_shared);
   Outcome start(uint64_t number);
   Outcome resume();
@@ -113,16 +114,16 @@ class Block {
   int barrier(Vote vote, bool predicate, Site at);
   static Value collective(Request request, Value value, Site at);
   __attribute__((noinline)) void yield();
-  void preempt();  // an atomic operation: a point at which another thread may come first
-  void polled();   // a thread has polled a value that another one may change
-  void sleep();    // the thread waits for another one: of this block, or of another block
-  void pause();    // lets other blocks run
+  void preempt();  // before an atomic operation: under a random order another thread may run first
+  void polled();   // the thread has read a value that it may be polling
+  void sleep();    // suspends the thread until other threads, in this or another block, have run
+  void pause();    // suspends the block, so that other blocks run
   void abandon();
   unsigned active_mask() const;
-  unsigned not_returned() const;  // lanes of the running thread's warp
+  unsigned not_returned() const;  // lanes of the current warp that have not reached a return
   void return_early();
   BarrierPath &path();
-  // Whether an address is on the stack of another thread than the running one.
+  // True if an address is on the stack of another thread of this block.
   bool is_local_of_another(const char *address) const;
   unsigned random();
   Order order() const { return order_; }
@@ -161,10 +162,10 @@ class Block {
   unsigned ready_warps_ = 0;
   unsigned current_warp_ = 0;
   unsigned live_ = 0;     // threads that have not exited
-  unsigned waiting_ = 0;  // of these, at the block's barrier
-  unsigned votes_ = 0;    // predicates that were true at the barrier now filling
+  unsigned waiting_ = 0;  // live threads that wait at the block's barrier
+  unsigned votes_ = 0;    // true predicates of the threads at the current barrier
   unsigned passed_votes_ = 0;
-  unsigned passed_threads_ = 0;  // the same of the barrier last released
+  unsigned passed_threads_ = 0;  // number of threads at the barrier last released
   unsigned atomics_ = 0;
   unsigned polls_ = 0;
   unsigned random_pauses_ = 0;
@@ -177,8 +178,8 @@ class Block {
   Context scheduler_;
   Warp warps_[MAX_THREADS / WARP];
   Fiber fibers_[MAX_THREADS];
-  // A thread has a stack from its start to its exit. The stack released last is taken next, since it
-  // is still in the cache.
+  // A thread has a stack from its start to its exit. The most recently released stack is reused
+  // first, since it is still in the CPU cache.
   Stacks stacks_;
   Context idle_stacks_[MAX_THREADS];
   unsigned filled_ = 0;  // stacks in use: the most threads that a block has had

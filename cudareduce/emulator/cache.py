@@ -21,10 +21,10 @@ _UNFINISHED = "unfinished-"
 #: Age in seconds at which the folder of a killed run is removed; no compilation takes so long.
 _ABANDONED_S = 600.0
 _SEAL = b"cudareduce"
-#: The most kernels kept, about 35 kB each, and the prefix of their names. Beyond that the least
-#: recently used are removed, down to this share.
+#: The cache holds at most this many kernels, about 35 kB each; their names begin with KERNEL. Above
+#: the limit, the least recently used are removed until this fraction of the limit is left.
 MOST_KERNELS, KERNEL = 10_000, "kernel-"
-_KEPT = 0.75
+_KEPT_FRACTION = 0.75
 
 
 def _seal(content: bytes) -> bytes:
@@ -56,47 +56,49 @@ class Cache:
         return path
 
     @contextmanager
-    def making(self, name: str) -> Iterator[Path]:
-        """A path in a temporary folder to write the library of this name to. The library is kept
-        if the block ends without an error. Raises EnvironmentProblem if nothing can be written."""
+    def create(self, name: str) -> Iterator[Path]:
+        """Context manager that adds the library `name` to the cache. It yields a path in a
+        temporary folder, to which the caller writes the library. An exception discards the file.
+        Raises EnvironmentProblem if the folder is not writable."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._clear()
-            own = Path(tempfile.mkdtemp(dir=self.folder, prefix=_UNFINISHED))
+            temporary = Path(tempfile.mkdtemp(dir=self.folder, prefix=_UNFINISHED))
         except OSError as error:
             raise self._unusable(error) from None
         try:
-            made = own / name
-            yield made
+            path = temporary / name
+            yield path
             try:
-                with made.open("r+b") as file:
+                with path.open("r+b") as file:
                     seal = _seal(file.read())
                     file.write(seal)
-                made.replace(self.folder / name)
+                path.replace(self.folder / name)
             except OSError as error:
                 raise self._unusable(error) from None
         finally:
-            shutil.rmtree(own, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _clear(self) -> None:
-        """Remove the folders of killed runs, and the least recently used of too many kernels."""
+        """Remove temporary folders of killed runs, and the least recently used kernels if there
+        are more than MOST_KERNELS."""
         with os.scandir(self.folder) as entries:
             kernels = [entry for entry in entries if entry.name.startswith(KERNEL)]
         if len(kernels) > MOST_KERNELS:
             with suppress(FileNotFoundError):  # removed by another process
                 kernels.sort(key=lambda entry: entry.stat().st_mtime)
-                for entry in kernels[: -int(_KEPT * MOST_KERNELS)]:
+                for entry in kernels[: -int(_KEPT_FRACTION * MOST_KERNELS)]:
                     Path(entry.path).unlink()
-        for left in self.folder.glob(f"{_UNFINISHED}*"):
+        for temporary in self.folder.glob(f"{_UNFINISHED}*"):
             try:
-                abandoned = time.time() - left.stat().st_mtime > _ABANDONED_S
+                abandoned = time.time() - temporary.stat().st_mtime > _ABANDONED_S
             except FileNotFoundError:  # removed by another process
                 continue
             if abandoned:
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(temporary, ignore_errors=True)
 
     def _unusable(self, error: OSError) -> EnvironmentProblem:
         return EnvironmentProblem(
-            f"cannot write to {self.folder} ({error.strerror}): make room or allow it, or run with "
-            f"--no-cache"
+            f"cannot write to {self.folder} ({error.strerror}): free space, allow writing, or run "
+            f"with --no-cache"
         )

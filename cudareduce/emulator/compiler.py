@@ -1,5 +1,5 @@
-"""g++ as a process with a time limit, and the meaning of its messages: an error in the kernel, a
-feature of CUDA that the emulator lacks, or a broken compiler."""
+"""Runs g++ with a time limit and classifies its errors: an error in the kernel, a CUDA feature that
+the emulator lacks, or a broken compiler."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, NotEmulated
 from cudareduce.machine.host import ANSWER_LIMIT_S
 
-#: Time limit of a call of g++ in seconds; a kernel takes less than one.
+#: Time limit of one g++ process in seconds; compiling a kernel takes less than one.
 LIMIT_S = 120.0
 
 _ADVICE = "reinstall it (Debian, Ubuntu: apt-get install --reinstall g++)"
-#: Messages of g++ about a crash of one of its own processes.
+#: Messages of g++ when one of its own processes crashes.
 _CRASH = re.compile(r"internal compiler error|signal terminated program|terminated with signal")
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 _UNDEFINED = re.compile(
     r"(?:\S*ld: )?(?:\./)*(?P<place>.+:\d+): undefined reference to `(?P<name>.*)'$"
 )
-#: Features of C++ that need its library, which is not linked to a kernel, by undefined symbols.
+#: C++ features that need the C++ runtime library, which is not linked to kernels. For each feature,
+#: the undefined symbols that the linker reports.
 _CXX_LIBRARY = {
     "typeid and dynamic_cast": r"typeinfo for|__dynamic_cast|__cxa_bad_",
     "a static variable set when first reached": r"__cxa_guard_",
@@ -45,7 +46,7 @@ _OLD_WARP = re.compile(
 )
 _SHOWN_LINES = 10
 
-#: Messages of g++ about unknown names.
+#: Error messages of g++; below, those about unknown names.
 _ERROR = re.compile(r"^(?P<place>\S+?:\d+)(?::\d+)?: (?:fatal )?error: (?P<what>.*)$", re.MULTILINE)
 _UNKNOWN = tuple(
     re.compile(pattern)
@@ -63,12 +64,12 @@ _UNKNOWN = tuple(
 _ABSENT_HEADER = re.compile(r"(?P<name>\S+): No such file or directory")
 _PTX = "inline PTX"
 
-#: Headers that come with CUDA, by name.
+#: Names of headers in the CUDA toolkit.
 _CUDA_HEADERS = re.compile(
     r"(?:cub|thrust|cuda|nv|nvtx3|cooperative_groups|crt|cute|cutlass)/"
     r"|(?:cuda|curand|cublas|cufft|cusparse|cusolver|nvtx|texture|surface|mma|sm_\d+_)\w*\.hp?p?$"
 )
-#: Names of CUDA that the emulator lacks.
+#: CUDA functions and types that the emulator lacks.
 _CUDA_NAMES = re.compile(
     r"(?:tex|surf)(?:1D|2D|3D|Cubemap)\w*|cuda[A-Z]\w*|cu(?:Float|Double)?Complex|cuC\w+f?"
     r"|curand\w*|cub|thrust|nvcuda|wmma|malloc|free|alloca"
@@ -104,12 +105,11 @@ class Compiler:
     def version(self) -> str:
         """The output of g++ --version."""
         try:
-            answer = self._call(["--version"], None, Path("/"), Deadline(ANSWER_LIMIT_S))
+            code, out, errors = self._call(["--version"], None, Path("/"), Deadline(ANSWER_LIMIT_S))
         except OutOfTime:
             raise EnvironmentProblem(
-                f"{self.path} does not tell its version within {ANSWER_LIMIT_S:g} s: {_ADVICE}"
+                f"{self.path} --version did not finish within {ANSWER_LIMIT_S:g} s: {_ADVICE}"
             ) from None
-        code, out, errors = answer
         if code != 0 or not out:
             raise self._broken(code, errors)
         return out
@@ -121,8 +121,9 @@ class Compiler:
         text: str | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Run g++ in the folder of `output`, the file to create; `text` is its standard input.
-        Raises BuildError, and OutOfTime at the deadline."""
+        """Run g++ to create the file `output`; `text` is the standard input of g++. Raises
+        BuildError for errors in the code, NotEmulated for a CUDA feature that the emulator lacks,
+        OutOfTime at the deadline, and EnvironmentProblem if g++ is broken."""
         command = [*arguments, "-o", output.name]
         code, _, errors = self._call(command, text, output.parent, deadline or Deadline())
         if code == 0 and output.is_file() and output.stat().st_size > 0:
@@ -133,8 +134,8 @@ class Compiler:
             raise EnvironmentProblem(f"{output.parent.parent} is full: make room to compile there")
         if code <= 0 or _CRASH.search(errors) or "error" not in errors:
             raise self._broken(code, errors)
-        lacks = missing_feature(errors)
-        raise NotEmulated(lacks) if lacks else BuildError(_complaint(errors))
+        feature = missing_feature(errors)
+        raise NotEmulated(feature) if feature else BuildError(_error_lines(errors))
 
     def stop(self) -> None:
         """Kill running compilations."""
@@ -190,9 +191,9 @@ class Compiler:
         if code < 0:
             what = f"was ended by {signal.Signals(-code).name}"
         elif crash is not None:
-            what = f"went down ({crash.strip().rstrip('.')})"
+            what = f"crashed ({crash.strip().rstrip('.')})"
         elif code == 0:
-            what = "ended without an error and made nothing"
+            what = "ended without an error and wrote no file"
         else:
             what = f"ended with code {code} ({lines[-1].strip() if lines else 'no message'})"
         return EnvironmentProblem(f"{self.path} {what}: {_ADVICE}")
@@ -206,8 +207,9 @@ def _kill(process: subprocess.Popen[str]) -> None:
             process.kill()
 
 
-def _complaint(errors: str) -> str:
-    """The error lines of the compiler, and one line for each place with undefined symbols."""
+def _error_lines(errors: str) -> str:
+    """The error lines of g++ without warnings; of linker errors, one line per source line that
+    refers to undefined symbols."""
     errors = errors.replace(_NO_EXCEPTIONS, f"throw {_NO_LIBRARY}")
     errors = _NO_HEADER.sub(rf"\g<0>: {_NO_HEADER_ADVICE}", errors)
     errors = _OLD_WARP.sub(
@@ -216,15 +218,15 @@ def _complaint(errors: str) -> str:
     )  # fmt: skip
     undefined: dict[str, list[str]] = {}
     for line in errors.splitlines():
-        found = _UNDEFINED.match(line)
-        if found:
-            undefined.setdefault(found["place"], []).append(found["name"])
-    lines = [f"{place}: error: {_lacking(names)}" for place, names in undefined.items()]
+        symbol = _UNDEFINED.match(line)
+        if symbol:
+            undefined.setdefault(symbol["place"], []).append(symbol["name"])
+    lines = [f"{place}: error: {_explain_undefined(s)}" for place, s in undefined.items()]
     return "\n".join((lines or _without_warnings(errors))[:_SHOWN_LINES])
 
 
 def _without_warnings(errors: str) -> list[str]:
-    """The lines of errors; lines after a warning belong to it up to the next error."""
+    """The output of g++ without warnings and the notes that follow them."""
     kept, keep = [], True
     for line in errors.splitlines():
         message = re.search(r":\d+: (?P<kind>warning|error|fatal error|note): ", line)
@@ -235,16 +237,16 @@ def _without_warnings(errors: str) -> list[str]:
     return kept
 
 
-def _lacking(names: Sequence[str]) -> str:
-    for what, pattern in _CXX_LIBRARY.items():
-        if any(re.match(pattern, name) for name in names):
-            return f"{what} {_NO_LIBRARY}"
-    return f"{names[0]} is not defined"
+def _explain_undefined(symbols: Sequence[str]) -> str:
+    for feature, pattern in _CXX_LIBRARY.items():
+        if any(re.match(pattern, symbol) for symbol in symbols):
+            return f"{feature} {_NO_LIBRARY}"
+    return f"{symbols[0]} is not defined"
 
 
 def missing_feature(errors: str) -> str | None:
-    """The feature of CUDA whose absence in the emulator causes the first error, in a sentence with
-    its place; None if the kernel itself is wrong."""
+    """A message that names the CUDA feature that the emulator lacks, with file and line, if that
+    causes the first error; None if the kernel itself is wrong."""
     error, heap = _ERROR.search(errors), _NO_HEAP.search(errors)
     if error is None and heap is not None:
         return f"{heap['place'].removeprefix('./')}: the emulator has no new and delete yet"
@@ -258,11 +260,11 @@ def missing_feature(errors: str) -> str | None:
         known = _CUDA_HEADERS.match(header["name"])
         return f"{error['place']}: the emulator has no <{header['name']}> yet" if known else None
     for unknown in _UNKNOWN:
-        found = unknown.search(what)
-        if found is None:
+        match = unknown.search(what)
+        if match is None:
             continue
-        scope = found.groupdict().get("scope")
-        if scope or _CUDA_NAMES.fullmatch(found["name"]):
-            name = f"{scope}::{found['name']}" if scope else found["name"]
+        scope = match.groupdict().get("scope")
+        if scope or _CUDA_NAMES.fullmatch(match["name"]):
+            name = f"{scope}::{match['name']}" if scope else match["name"]
             return f"{error['place']}: the emulator has no {name} yet"
     return None

@@ -1,7 +1,7 @@
 """The CPU emulator as a backend: kernels compiled by g++ and run thread by thread.
 
-It checks results and synchronisation, and measures no time. Every CUDA thread is a fiber, which the
-C++ runtime in this folder schedules.
+The emulator checks results and synchronisation; its times mean nothing. The C++ runtime in this
+folder runs every CUDA thread as a fiber.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ if TYPE_CHECKING:
 
     from cudareduce.backend import Argument, Buffer, KernelCall, Launch, Program
 
-#: More OS threads gain nothing at the sizes that are worth emulating.
+#: Limit of OS threads per launch: more do not make launches of emulated sizes faster.
 MAX_OS_THREADS = 16
 
 ORDERS = {"ascending": 0, "random": 1, "warp": 2}
-#: Thread orders with their seeds; none alone finds every missing barrier.
+#: Thread schedules: an order, with a random seed if it has one. No single schedule exposes every
+#: missing barrier.
 SCHEDULES = ("ascending", "random:1", "warp:1")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CpuBuffer:
-    """Memory between guard pages, released with the last reference."""
+    """Memory between guard pages, freed when the last reference to this object is dropped."""
 
     address: int
     nbytes: int
@@ -87,23 +88,22 @@ class CpuBackend:
             return load_runtime(path)
         except OSError as error:
             raise EnvironmentProblem(
-                f"what g++ made of the emulator does not load ({error}): see whether g++ works"
+                f"the emulator that g++ compiled does not load ({error}): check that g++ works"
             ) from None
 
     def catch_faults(self) -> None:
-        """Make an invalid access write a line to stderr and end the process with status 139.
-
-        Meant for child processes. `resolve_locations` turns its first word into file and line.
-        """
+        """From now on, an invalid memory access of a kernel prints a line to stderr and ends the
+        process with status 139; call this in child processes only. `resolve_locations` replaces
+        the code address at the start of that line by file and line."""
         self._runtime.cudaemu_catch_faults()
 
     def build(
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:  # fmt: skip
-        """Compile in parallel and call `progress` after each; None for sources that were not
-        compiled by the deadline. A kernel is loaded at its first launch, so none of its code runs
-        here. Raises EnvironmentProblem if g++ is broken."""
+        """Compile the sources in parallel, and call `progress` after each. The result is None for
+        sources that were not compiled by the deadline. Kernels are loaded at their first launch,
+        not here. Raises EnvironmentProblem if g++ is broken."""
         deadline = deadline or Deadline()
 
         def compile_one(source: Source) -> list[Path] | BuildError | None:
@@ -117,8 +117,8 @@ class CpuBackend:
                 return None
 
         results: list[Program | BuildError | None] = []
-        with suppress(OutOfTime):  # found again for each kernel
-            self._toolchain.runtime(deadline)  # once, before all that link to it
+        with suppress(OutOfTime):  # each kernel below raises it again
+            self._toolchain.runtime(deadline)  # kernels link to it, so compile it first
         with ThreadPoolExecutor(cpu_count()) as pool:
             compiling = [pool.submit(compile_one, source) for source in sources]
             try:
@@ -131,27 +131,28 @@ class CpuBackend:
                     progress()
             except BaseException:
                 running = [future for future in compiling if not future.cancel()]
-                while wait(running, timeout=0.1).not_done:  # one may be about to call g++
+                # Repeated, since a worker may start g++ after `stop`.
+                while wait(running, timeout=0.1).not_done:
                     self._toolchain.stop()
                 raise
         return results
 
     def printed(self) -> list[str]:
-        """The lines that kernels have printed since the last call, each with its kernel's name: at
-        most 20 per kernel and the number of the others."""
+        """The output of printf in kernels since the last call, as lines with the kernel's name: at
+        most 20 lines per kernel, then the number of lines left out."""
         return cast(bytes, self._runtime.cudaemu_printed()).decode(errors="replace").splitlines()
 
     def notes(self) -> list[str]:
-        """Lines since the last call that may explain a wrong result, such as a shuffle that reads
-        an undefined value."""
+        """Possible causes of a wrong result since the last call, such as a shuffle that reads an
+        undefined value."""
         text = cast(bytes, self._runtime.cudaemu_take_notes()).decode(errors="replace")
         return text.splitlines()
 
     def _allocate(self, nbytes: int, misalign: int, cell_bytes: int) -> CpuBuffer:
         watched_bytes = cell_bytes if self._hazards else 0
-        return self._made(self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes), nbytes)
+        return self._buffer(self._runtime.cudaemu_allocate(nbytes, misalign, watched_bytes), nbytes)
 
-    def _made(self, address: int | None, nbytes: int) -> CpuBuffer:
+    def _buffer(self, address: int | None, nbytes: int) -> CpuBuffer:
         if address is None:
             raise OutOfMemory(f"no memory for a buffer of {nbytes} bytes")
         buffer = CpuBuffer(address, nbytes)
@@ -159,13 +160,14 @@ class CpuBackend:
         return buffer
 
     def reserve(self, nbytes: int) -> CpuBuffer:
-        return self._made(self._runtime.cudaemu_reserve(nbytes), nbytes)
+        return self._buffer(self._runtime.cudaemu_reserve(nbytes), nbytes)
 
     def upload(self, array: np.ndarray, misalign: int = 0) -> CpuBuffer:
         """Copy an array to a buffer that starts `misalign` bytes past a multiple of 16 and ends at
-        a guard page; raises OutOfMemory.
+        a guard page. Raises OutOfMemory.
 
-        16 and not 256 as on the GPU, so that fewer bytes lie between the end and the guard page.
+        GPU buffers are aligned to 256 bytes. An alignment of 16 leaves fewer unguarded bytes
+        between the end of the buffer and the guard page.
         """
         array = np.ascontiguousarray(array)
         buffer = self._allocate(array.nbytes, misalign, array.dtype.itemsize)
@@ -189,7 +191,7 @@ class CpuBackend:
         ctypes.memset(cast(CpuBuffer, buffer).address, 0, buffer.nbytes)
 
     def damage(self, buffer: Buffer) -> None:
-        """Does nothing: guard pages fault at once."""
+        """None: a write past a buffer hits a guard page and faults at once."""
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
         nbytes = count * np.dtype(dtype).itemsize
@@ -199,7 +201,7 @@ class CpuBackend:
         return self
 
     def pin(self, array: np.ndarray) -> CpuBuffer:
-        """The array itself, which a kernel can address."""
+        """A buffer that refers to the memory of the array, without a copy."""
         buffer = CpuBuffer(array.ctypes.data, array.nbytes)
         self._finalizers[buffer.address] = weakref.finalize(buffer, array.view)
         return buffer
@@ -220,15 +222,16 @@ class CpuBackend:
         self, program: Program, grid: int, block: int, args: Sequence[Argument],
         dynamic_shared: int = 0,
     ) -> Launch:  # fmt: skip
-        """A ready launch; integers are passed as 64-bit sizes, tuples as structures of them. Raises
-        KernelFault when run, and at once if the kernel takes another number of arguments."""
+        """A function that launches the kernel. Integers are passed as 64-bit sizes, tuples as
+        structures of them. The launch raises KernelFault, and so does this call if the kernel takes
+        a different number of arguments."""
         call = self._call(program, grid, block, args, dynamic_shared)
         return self._launch(call, sum(arg for arg in args if isinstance(arg, int)))
 
     def call(self, program: Program, call: KernelCall) -> Launch:
-        own = cast(CpuProgram, program).kernels[call.kernel]
-        made = Call(own, call.grid, call.block, call.arguments, call.shared)
-        return self._launch(self._prepared(made), 0)
+        kernel = cast(CpuProgram, program).kernels[call.kernel]
+        prepared = Call(kernel, call.grid, call.block, call.arguments, call.shared)
+        return self._launch(self._configure(prepared), 0)
 
     def variable(self, program: Program, index: int, nbytes: int) -> tuple[CpuBuffer, bytes]:
         address, initial = cast(CpuProgram, program).variable(index)
@@ -241,7 +244,8 @@ class CpuBackend:
         def launch() -> None:
             order, _, seed = self._schedule.partition(":")
             call.request.order, call.request.seed = ORDERS[order], int(seed or 0)
-            # Variants take turns by schedule, in watched builds by size.
+            # The compiled variants of a kernel alternate with the schedule. Race detection uses
+            # one schedule for most sizes, so there they alternate with the size.
             call.run(self._runtime, sizes if self._hazards else ORDERS[order])
 
         return launch
@@ -250,8 +254,8 @@ class CpuBackend:
         self, number: int, most_s: float, program: Program, grid: int, block: int,
         args: Sequence[Argument], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
-        """Run a single block of a grid; its seconds, None if more than `most_s`. Raises
-        KernelFault."""
+        """Run only block `number` of the grid. The result is its CPU time in seconds, None if it
+        was stopped after `most_s`. Raises KernelFault."""
         call = self._call(program, grid, block, args, dynamic_shared)
         call.request.alone, call.request.only = 1, number
         call.request.most_ns = int(most_s * 1e9)
@@ -263,16 +267,17 @@ class CpuBackend:
         self, program: Program, grid: int, block: int, args: Sequence[Argument], shared: int
     ) -> Call:
         call = Call(cast(CpuProgram, program), (grid, 1, 1), (block, 1, 1), args, shared)
-        return self._prepared(call)
+        return self._configure(call)
 
-    def _prepared(self, call: Call) -> Call:
+    def _configure(self, call: Call) -> Call:
         call.request.watched, call.request.counted = self._hazards, self._counts
         call.request.os_threads = self._os_threads
         return call
 
     def schedules(self, repeats: int, *, quick: bool) -> Iterator[str]:
-        """Every schedule. Data races are looked for under the first one and under a random one, in
-        which blocks see each other's intermediate values."""
+        """Select each thread schedule in turn and yield its name; with `quick` only the first. Race
+        detection uses the first and a random one, in which blocks see each other's intermediate
+        values."""
         for schedule in SCHEDULES[: 1 if quick else 2 if self._hazards else None]:
             self._schedule = schedule
             yield f"schedule {schedule}"
@@ -281,14 +286,15 @@ class CpuBackend:
         return take_traffic(self._runtime)
 
     def accesses(self) -> list[Access]:
-        """The accesses of block 0 since the last call, of launches that are counted."""
+        """The memory accesses of block 0 since the last call; only a backend with `counts` records
+        them."""
         return take_accesses(self._runtime)
 
     def timed(self) -> None:
-        """Does nothing: times of the emulator mean nothing."""
+        """None: the emulator supports no timing."""
 
     def sparse(self) -> CpuBackend:
-        """This backend, whose kernels can address all memory of the process."""
+        """This backend: it can reserve address space that is mostly untouched (`reserve`)."""
         return self
 
     def copier(
@@ -310,19 +316,19 @@ class CpuBackend:
         return fill
 
     def info(self) -> DeviceInfo:
-        """The machine, without properties that matter for times only."""
+        """The CPU, host and g++ version; fields that describe a GPU stay None."""
         gxx = self._toolchain.compiler_version
         return DeviceInfo(name="CPU emulator", cpu=cpu_model(), host=host_name(), gxx=gxx)
 
     def limits(self) -> DeviceLimits:
-        """Limits of a GPU, so that the same launches are verified."""
+        """The default limits of a GPU, so that the emulator verifies launches as on a GPU."""
         return DEFAULT_LIMITS
 
     def synchronize(self) -> None:
         """Does nothing: launches are synchronous."""
 
     def close(self) -> None:
-        """Release all buffers and a temporary cache."""
+        """Free all buffers and delete the cache if it is temporary."""
         while self._finalizers:
             self._finalizers.popitem()[1]()
         if self._temporary is not None:

@@ -1,4 +1,4 @@
-// The report of a deadlock: no thread of a block can continue.
+// Reports a deadlock: no thread of a block can continue.
 #include <string>
 
 #include "block.h"
@@ -25,7 +25,7 @@ const char *name_of(Collective what) {
   }
 }
 
-// Neighbouring threads that wait in the same way are named together.
+// Consecutive threads that wait at the same call are listed as one range.
 void Block::report_deadlock() {
   outcome_ = Outcome::Abandoned;
   const auto state_of = [this](unsigned rank) -> std::string {

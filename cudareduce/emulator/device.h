@@ -1,9 +1,8 @@
-// The CUDA C++ language, as far as reduction kernels use it, for an ordinary C++17 compiler.
+// Defines the part of CUDA C++ that reduction kernels use, for a C++17 compiler.
 //
-// This header is included ahead of every kernel (g++ -include); the kernel itself is the very file
-// that nvcc compiles for the GPU. It includes no C++ standard header: thousands of kernels are
-// compiled in a test run, <cmath> alone would double the time of each, and <type_traits> with
-// <utility> takes a quarter of it.
+// g++ -include adds this header to every kernel file; nvcc compiles the same kernel file for the GPU.
+// The header includes no C++ standard header, for speed: a test run compiles thousands of kernels, and
+// <cmath> alone would double the time of each.
 #pragma once
 
 #define CUDAEMU 1

@@ -1,4 +1,4 @@
-// Faults found during a launch: short lines of text, each reported once.
+// The faults found during a launch: one line of text each, without repetition.
 #pragma once
 #include <stdint.h>
 
@@ -8,16 +8,17 @@
 
 namespace cudaemu {
 
-// "block 3, thread 17", or with three coordinates each where there are more dimensions.
+// For example "block 3, thread 17"; with three coordinates if the grid or block has more dimensions.
 std::string describe_position(const uint3 &block, const uint3 &thread);
 std::string describe_site(Site site);
 
-// A fault found by the running thread; its place and position are added. The launch ends early.
+// Reports a fault of the running thread, with its source line, block and thread. The launch ends
+// early.
 void diagnose(Site site, const std::string &what);
-// A fault with its own place; lines with the same `key` are reported once.
+// Reports a complete line; of lines with the same `key` only the first.
 void diagnose_line(const std::string &key, const std::string &line);
 
-// A line that explains a wrong result and is no fault by itself; kept until it is taken.
+// Records a possible cause of a wrong result that is not a fault itself, until the host reads it.
 void note(const std::string &line);
 
 void clear_diagnostics();

@@ -1,4 +1,4 @@
-// Functions for the headers in include/: active lanes, asynchronous copies.
+// Functions for the headers in include/: converged lanes and asynchronous copies.
 #include <time.h>
 
 #include <deque>
@@ -11,23 +11,23 @@
 namespace cudaemu {
 namespace {
 
-// Lanes of one warp that wait until the others come here, exit or wait elsewhere.
+// The lanes of one warp that wait until the other lanes reach the same call, exit, or wait elsewhere.
 struct Gathering {
   unsigned here = 0;
   Site at[WARP] = {};
-  unsigned together[WARP] = {};  // for lanes that may go on, the mask they get
+  unsigned together[WARP] = {};  // result for each lane that may continue: the mask of its group
 };
 
 struct Copies {
-  unsigned batch = 0;  // the open one
-  std::deque<std::pair<unsigned, Copy>> left;  // by batch
+  unsigned batch = 0;  // number of the batch that is not committed
+  std::deque<std::pair<unsigned, Copy>> left;  // pending copies, each with its batch
 };
 
-// By block of this OS thread, and warp or thread; empty entries are removed.
+// Keys are the block number with the warp or thread; empty entries are removed.
 thread_local std::map<std::pair<uint64_t, unsigned>, Gathering> gatherings;
 thread_local std::map<std::pair<uint64_t, unsigned>, Copies> copies;
 
-// Turns that lanes wait for the others, one of which may be polling for them.
+// Lanes stop waiting for the others after this many turns, since one of those may poll for them.
 constexpr int MAX_TURNS = 256;
 
 bool same_place(Site a, Site b) {
@@ -39,7 +39,7 @@ void release_lanes(Gathering &all, Site at, bool promised) {
   for (unsigned lane = 0; lane < WARP; lane++) {
     if ((all.here >> lane & 1) != 0 && same_place(all.at[lane], at)) group |= 1u << lane;
   }
-  // In a divergent branch CUDA promises no more than the calling lane itself.
+  // In a divergent branch CUDA guarantees only that the mask contains the calling lane.
   unsigned first = group;
   const bool diverged = !promised && group != running_block->not_returned() && (group & (group - 1)) != 0;
   if (diverged && running_block->order() == Order::Random) {
@@ -60,7 +60,7 @@ unsigned converged_lanes(Site at, bool promised) {
   const unsigned lane = this_thread->rank % WARP, own = 1u << lane;
   const auto key = std::make_pair(running_block->number(), this_thread->rank / WARP);
   Gathering &all = gatherings[key];
-  // A lane can only be here already if its launch was abandoned.
+  // The lane's bit is set already only if an earlier launch was abandoned.
   if ((all.here & own) != 0 || all.together[lane] != 0) all = {};
   for (int turns = 0; all.together[lane] == 0; turns++) {
     all.here |= own;

@@ -50,7 +50,8 @@ struct Me {
   unsigned lane() const { return thread % WARP; }
 };
 
-// A tick for each thread of a block: everything before it is known. Empty: nothing is.
+// For each thread of a block, the tick before which all its accesses happen before the reader.
+// Empty if there are none.
 using Ticks = std::vector<uint64_t>;
 
 // Ticks by block number.
@@ -60,18 +61,20 @@ class VectorClock {
   void clear() { of_.clear(); }
   void join(uint32_t block, const std::shared_ptr<const Ticks> &ticks);
   void join(const VectorClock &other);
-  void join(uint32_t block, const VectorClock &other);  // the part about this block
+  void join(uint32_t block, const VectorClock &other);  // only the ticks of this block
 
  private:
   std::map<uint32_t, std::shared_ptr<const Ticks>> of_;
 };
 
-// What an acquire learns, by the scope of the release: Block for readers in the same block.
+// The clocks that an acquire joins, by the scope of the release; Scope::Block is for readers in the
+// same block.
 struct Release {
   VectorClock of[SCOPES];
 };
 
-// The release sequence at an address, and the one before the latest write (see stale_values.h).
+// The release sequence at an address, and the one that the latest write replaced, for readers of a
+// stale value (see stale_values.h).
 struct Releases {
   Release latest, before;
 };
@@ -80,7 +83,7 @@ using ReleasesByAddress = std::unordered_map<const char *, Releases>;
 
 // The clocks of the threads of one block.
 struct BlockClock {
-  // What happened before a fence: before the last barrier, and since then by thread.
+  // The accesses before a fence: up to the last barrier for the block, since then for each thread.
   struct Fences {
     Ticks all;
     std::map<unsigned, Ticks> by_thread;
@@ -88,16 +91,16 @@ struct BlockClock {
 
   uint32_t number = 0;
   uint64_t epoch_start = 1;  // the last barrier, or the start of the block
-  // joined[w][a][b]: what lane b did before this tick happens before what lane a does now.
+  // joined[w][a][b]: accesses of lane b before this tick happen before those that lane a does now.
   uint64_t joined[MAX_THREADS / WARP][WARP][WARP];
   Fences fences[SCOPES];  // a device fence is also a block fence
   VectorClock acquired;   // before the last barrier
   VectorClock acquired_by_warp[MAX_THREADS / WARP];
-  std::map<unsigned, Release> observed;  // by thread: read, and acquired by its next fence
+  std::map<unsigned, Release> observed;  // by thread: relaxed reads, which its next fence acquires
   ReleasesByAddress releases;            // in shared memory
 };
 
-// What would order two accesses that nothing orders.
+// The missing synchronisation between two unordered accesses.
 enum class Missing {
   Nothing,       // they are ordered
   Syncwarp,      // both threads are in one warp
@@ -119,7 +122,7 @@ class HappensBefore {
   void store(Me me, const char *address, Space space);  // volatile or atomic
   void atomic_reads(Me me, const char *address, Space space, Scope scope, bool acquires);
   void atomic_writes(Me me, const char *address, Space space, Scope scope);
-  // A volatile or atomic load; `stale` if it was given the value before the latest write.
+  // A volatile or atomic load; `stale` if it read the value before the latest write.
   void load(Me me, const char *address, Space space, bool stale, bool acquires);
 
   uint64_t now() const { return now_; }

@@ -1,4 +1,4 @@
-// Launches: the blocks of a grid, handed out in increasing order to a few OS threads.
+// Launches: a few OS threads run the blocks of a grid, in increasing order.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -24,10 +24,10 @@ unsigned char unset_byte;
 
 namespace {
 
-// OS threads that run launches. The caller of a launch is always the first of them.
+// The pool of OS threads that run launches. The calling thread is always one of them.
 class Pool {
  public:
-  // False if the time limit has cut it short.
+  // Returns false if the time limit ended the launch.
   bool run(const Launch &launch, unsigned workers);
 
  private:
@@ -82,8 +82,8 @@ void Pool::help(unsigned number) {
   }
 }
 
-// Never destroyed: its threads run until the process ends. A forked child has none of its parent's
-// threads and starts a pool of its own.
+// Never destroyed, since its threads run until the process ends. A forked child has none of its
+// parent's threads, so it creates a new pool.
 Pool &pool() {
   static Pool *instance = nullptr;
   static pid_t owner = 0;
@@ -104,8 +104,8 @@ const char *refusal(const Launch &launch) {
   return nullptr;
 }
 
-// Restores the kernel's variables afterwards: a block that runs alone leaves values there that no
-// launch would.
+// Restores the kernel's variables on destruction, since a block that runs alone leaves values that no
+// complete launch leaves.
 class VariablesGuard {
  public:
   explicit VariablesGuard(const std::vector<Segment> &variables) : variables_(variables) {
@@ -119,7 +119,7 @@ class VariablesGuard {
   VariablesGuard(const VariablesGuard &) = delete;
 
  private:
-  // Only pages that differ, since the linker has made some of them read-only.
+  // Write only pages that differ, since some pages are read-only.
   static void put_back(const Segment &segment, const char *contents) {
     for (size_t at = 0, bytes; at < segment.bytes; at += bytes) {
       char *place = segment.start + at;
@@ -140,7 +140,7 @@ using namespace cudaemu;
 extern "C" {
 #pragma GCC visibility push(default)
 
-// The same fields in the same order as in program.py.
+// The fields and their order are the same in program.py.
 struct cudaemu_request {
   const Entry *entry;
   void **arguments;
@@ -151,11 +151,11 @@ struct cudaemu_request {
   uint32_t order;
   uint32_t os_threads;
   uint32_t watched;
-  uint32_t alone;    // whether to run one block of the grid and no other
-  uint64_t only;     // that block
-  uint64_t most_ns;  // and its time limit, on the clock of its OS thread
-  uint32_t cut;      // set to 1 if the time limit was reached
-  uint32_t counted;  // whether accesses are to be counted, see traffic.h
+  uint32_t alone;    // 1 to run only the block `only`
+  uint64_t only;
+  uint64_t most_ns;  // time limit of that block, on the clock of its OS thread
+  uint32_t cut;      // result: 1 if the time limit was reached
+  uint32_t counted;  // 1 to count memory traffic (traffic.h)
 };
 
 // Runs one launch to its end and returns the number of faults. One launch at a time.
@@ -198,14 +198,14 @@ unsigned cudaemu_launch(cudaemu_request *request) {
   return count_diagnostics();
 }
 
-// Bytes of static __shared__ variables in the library of a kernel, with those of its other kernels.
+// Bytes of static __shared__ variables of all kernels in the library of this kernel.
 uint64_t cudaemu_shared_bytes(const Entry *entry) { return segments_of(*entry).shared.bytes; }
 
-// The faults of the last launch, one per line; valid until the next. A place may be given as
-// {library+offset}, for addr2line.
+// The faults of the last launch, one per line; valid until the next launch. A code address is written
+// as {library+offset}, for addr2line.
 const char *cudaemu_diagnostics() { return diagnostics_text().c_str(); }
 
-// Writes a __constant__; returns its size in bytes, and writes nothing if that is not `bytes`.
+// Sets a __constant__ variable and returns its size in bytes; if that is not `bytes`, sets nothing.
 size_t cudaemu_set_symbol(void *address, const void *data, size_t bytes) {
   Dl_info library = {};
   ElfW(Sym) *symbol = nullptr;

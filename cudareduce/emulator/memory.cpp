@@ -19,12 +19,12 @@
 namespace cudaemu {
 namespace {
 
-constexpr size_t ALIGNMENT = 16;   // of the widest load of a thread
-constexpr size_t GUARD = 1 << 20;  // wide enough to catch a stride, not only the next element
-constexpr size_t FAR_GUARD = 32ull << 30;  // catches a 64-bit index cut to 32 bits
+constexpr size_t ALIGNMENT = 16;   // alignment of the widest load
+constexpr size_t GUARD = 1 << 20;  // wide, to catch an access one stride past the end
+constexpr size_t FAR_GUARD = 32ull << 30;  // catches 64-bit indices that were truncated to 32 bits
 constexpr size_t HUGE_PAGE = 2 << 20;
 
-// |guard|margin, poisoned|the buffer|margin, poisoned, under 16 bytes|guard|
+// Layout: |guard pages|poisoned margin|buffer|poisoned margin, under 16 bytes|guard pages|
 struct Buffer {
   char *map;
   size_t map_bytes;
@@ -37,12 +37,12 @@ struct Buffer {
   char *guard_after() const { return map + map_bytes - guard; }
 };
 
-// Changed only between launches, hence read without a lock, by the fault handler too.
+// Changed only between launches, so launches and the fault handler read it without a lock.
 std::vector<Buffer> buffers;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The position among the kernel's arguments of a pointer into this buffer, or -1.
+// The index of the kernel argument that points into this buffer, or -1.
 int argument_number(const Launch &launch, const Buffer &buffer) {
   for (unsigned i = 0; i < launch.entry->parameters; i++) {
     const char *value;
@@ -64,13 +64,13 @@ bool holds(const char *from, const char *to, unsigned char filler) {
                      [=](char byte) { return static_cast<unsigned char>(byte) == filler; });
 }
 
-// Both margins of a buffer.
+// Fills both margins of a buffer.
 void fill(const Buffer &buffer, unsigned char filler) {
   memset(buffer.margin_before(), filler, buffer.start - buffer.margin_before());
   memset(buffer.end(), filler, buffer.guard_after() - buffer.end());
 }
 
-// Null if there is no memory. Only the margins take physical memory until the buffer is touched.
+// Returns null if there is no memory. The buffer takes physical memory only where it is accessed.
 char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
   const size_t used = round_up(bytes + misalign, ALIGNMENT) - misalign;
   const size_t pages = round_up(used + ALIGNMENT, PAGE);
@@ -92,7 +92,7 @@ char *make_buffer(size_t bytes, size_t misalign, size_t guard) {
 
 struct sigaction previous_segv, previous_bus;
 
-// The interrupted instruction as library and offset.
+// Writes the address of the interrupted instruction as library+offset.
 void describe_place(void *context, char *text, size_t capacity) {
   Dl_info library = {};
   void *program_counter = program_counter_of(context);
@@ -103,16 +103,17 @@ void describe_place(void *context, char *text, size_t capacity) {
                                static_cast<char *>(library.dli_fbase)));
 }
 
-// What a launch did wrong before is the cause of a fault: an index outside of an array, say.
+// Writes an earlier fault of the launch, such as an index outside an array, since that is the cause;
+// without one, writes `line`. Returns false if that fails.
 bool write_fault(const char *line, int length) {
-  const std::string &found = diagnostics_text();
-  const std::string cause = found.substr(0, found.find('\n') + 1);
+  const std::string &faults = diagnostics_text();
+  const std::string cause = faults.substr(0, faults.find('\n') + 1);
   if (cause.empty()) return write(STDERR_FILENO, line, static_cast<size_t>(length)) >= 0;
   return write(STDERR_FILENO, cause.data(), cause.size()) >= 0;
 }
 
-// A fault outside this runtime's kernels goes to the previous handler, such as that of the other
-// runtime in a process that has both the plain and the race-detecting one.
+// Passes a fault outside this runtime's kernels to the previous handler. A process may have loaded two
+// runtimes, one with race detection and one without.
 void pass_on(int signal_number, siginfo_t *info, void *context) {
   const struct sigaction &previous = signal_number == SIGSEGV ? previous_segv : previous_bus;
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
@@ -124,10 +125,10 @@ void pass_on(int signal_number, siginfo_t *info, void *context) {
   const int length = snprintf(line, sizeof line, "%s: invalid access at %p, in no kernel\n",
                               place, info->si_addr);
   if (!write_fault(line, length)) _exit(140);
-  sigaction(signal_number, &previous, nullptr);  // the fault repeats, and that handler gets it
+  sigaction(signal_number, &previous, nullptr);  // the instruction faults again and calls it
 }
 
-// Describes an address past the end of dynamic shared memory; false if it is elsewhere.
+// Describes an address past the end of dynamic shared memory; returns false for other addresses.
 bool describe_shared(size_t bytes, const void *address, char *text, size_t capacity) {
   const char *end = static_cast<const char *>(this_block.dynamic_shared) + bytes;
   const char *at = static_cast<const char *>(address);
@@ -137,7 +138,7 @@ bool describe_shared(size_t bytes, const void *address, char *text, size_t capac
   return true;
 }
 
-// Runs in a child process that ends here, so formatting text in a signal handler is safe enough.
+// Formatting text in a signal handler is not safe in general, but this handler ends the process.
 void on_fault(int signal_number, siginfo_t *info, void *context) {
   if (running_block == nullptr || this_thread == nullptr) {
     pass_on(signal_number, info, context);
@@ -241,16 +242,17 @@ using namespace cudaemu;
 extern "C" {
 #pragma GCC visibility push(default)
 
-// The end of the buffer lies as near to a guard page as the alignment of its start lets it:
-// `misalign` bytes after a multiple of 16. Its contents are zero until written. For launches that
-// are watched, `cell_bytes` is the size of a shadow cell, else 0. Null if there is no memory.
+// Allocates a buffer of zeros that starts `misalign` bytes past a multiple of 16 and ends less than 16
+// bytes before a guard page. `cell_bytes` is the size of a shadow cell for race detection, 0 without.
+// Returns null if there is no memory.
 void *cudaemu_allocate(size_t bytes, size_t misalign, unsigned cell_bytes) {
   char *start = make_buffer(bytes, misalign % ALIGNMENT, GUARD);
   if (start != nullptr && cell_bytes != 0) races::watch_buffer(start, bytes, cell_bytes);
   return start;
 }
 
-// Address space for a buffer of which little is touched: zero until written, and never watched.
+// Reserves address space for a buffer of zeros that will mostly stay untouched. It has no race
+// detection.
 void *cudaemu_reserve(size_t bytes) { return make_buffer(bytes, 0, FAR_GUARD); }
 
 void cudaemu_release(void *start) {
@@ -262,8 +264,8 @@ void cudaemu_release(void *start) {
   buffers.erase(found);
 }
 
-// From here on an invalid access of a kernel writes one line to stderr and ends the process with
-// status 139. Meant for a child process. The place is given as {library+offset}.
+// From now on an invalid access of a kernel prints a line to stderr and ends the process with status
+// 139. The line starts with the code address as {library+offset}. Call it in child processes only.
 void cudaemu_catch_faults() {
   use_signal_stack();
   struct sigaction action = {};

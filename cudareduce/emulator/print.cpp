@@ -1,4 +1,4 @@
-// The output of printf in kernels, kept until it is taken.
+// Stores the output of printf in kernels until the host reads it.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 namespace cudaemu {
 namespace {
 
-constexpr unsigned SHOWN_LINES = 20;  // of each kernel
+constexpr unsigned SHOWN_LINES = 20;  // per kernel
 
 std::mutex printing;
 std::string printed;                           // a line each: kernel's name, what it has printed
@@ -45,7 +45,7 @@ int cudaemu_printf(const char *format, ...) {
   return length;
 }
 
-// The lines that kernels have printed since the last call; valid until the next.
+// The lines that kernels have printed since the last call; valid until the next call.
 const char *cudaemu_printed() {
   handed_over.swap(printed);
   for (const auto &[kernel, lines] : printed_lines) {

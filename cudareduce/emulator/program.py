@@ -1,4 +1,4 @@
-"""Compiled kernels and their launches: the libraries of runtime and kernels through ctypes."""
+"""Loads compiled kernels and the runtime library through ctypes, and launches kernels."""
 
 from __future__ import annotations
 
@@ -67,9 +67,11 @@ class Event(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access of a thread of block 0, with its address as an offset in bytes, or an exchange of a
-    warp (a shuffle or vote). `barriers` and `collectives` are those that the block and the warp had
-    passed. Of an exchange, `thread` is the first of the warp and `bytes` the mask of its lanes."""
+    """A memory access by a thread of block 0, or an exchange (shuffle or vote) by a warp of it.
+
+    `offset` is the address relative to the start of the buffer or of shared memory. `barriers` and
+    `collectives` count the barriers of the block and the exchanges of the warp before it. For an
+    exchange, `thread` is the first thread of the warp, and `bytes` holds the mask of lanes."""
 
     kind: str
     thread: int
@@ -94,14 +96,14 @@ class Entry(ctypes.Structure):
 
 
 def take_traffic(runtime: ctypes.CDLL) -> dict[str, int]:
-    """The totals since the last call, by their names."""
+    """The counters of TOTALS since the last call."""
     totals = Totals()
     runtime.cudaemu_take_traffic(ctypes.byref(totals))
     return {name: getattr(totals, name) for name in TOTALS}
 
 
 def take_accesses(runtime: ctypes.CDLL) -> list[Access]:
-    """The accesses of block 0 since the last call, at most 65 536, as they ran."""
+    """The first 65 536 accesses of block 0 since the last call, in order of execution."""
     first = ctypes.POINTER(Event)()
     count = runtime.cudaemu_take_events(ctypes.byref(first))
     return [
@@ -111,10 +113,10 @@ def take_accesses(runtime: ctypes.CDLL) -> list[Access]:
 
 
 def _load_once(runtime: Path) -> ctypes.CDLL:
-    """The runtime library, reused if this process has loaded one of this name.
+    """Load the runtime library, or return the one of this name that is already loaded.
 
-    The name contains a hash of the content. Kernel libraries link to it by name and get the one
-    that was loaded first, from whichever folder.
+    The name contains a hash of the content. Kernel libraries link to the runtime by name, so all of
+    them get the copy that was loaded first, whatever its folder.
     """
     try:
         return ctypes.CDLL(runtime.name, mode=os.RTLD_NOLOAD)
@@ -123,7 +125,7 @@ def _load_once(runtime: Path) -> ctypes.CDLL:
 
 
 def load_runtime(path: Path) -> ctypes.CDLL:
-    """The runtime library, with the types of its functions."""
+    """Load the runtime library, and declare the types of its functions."""
     runtime = _load_once(path)
     runtime.cudaemu_allocate.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
     runtime.cudaemu_allocate.restype = ctypes.c_void_p
@@ -160,19 +162,20 @@ _MARKER = "shared_segment_marker"
 
 
 class CpuProgram:
-    """One kernel in a compiled library, loaded at first use, since loading runs the user's
-    constructors; raises KernelFault if it does not load. `others` are the same kernel compiled for
-    other values of __CUDA_ARCH__, `symbol` is the name of the entry point in the library, `kernels`
-    are those of an external program."""
+    """A kernel in a compiled library. The library is loaded at first use, since loading runs global
+    constructors of the user's code; this raises KernelFault if it fails.
+
+    `variants` are the same kernel compiled for other values of __CUDA_ARCH__. `symbol` names the
+    entry point in the library. `kernels` names the kernels of an external program."""
 
     binary_sha: str | None = None
 
     def __init__(
-        self, path: Path, entry: str, runtime: ctypes.CDLL, others: Sequence[CpuProgram] = (),
+        self, path: Path, entry: str, runtime: ctypes.CDLL, variants: Sequence[CpuProgram] = (),
         symbol: str = "", kernels: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.entry, self._path, self._runtime = entry, path, runtime
-        self.others, self._symbol = tuple(others), symbol or entry
+        self.variants, self._symbol = tuple(variants), symbol or entry
         self.kernels = tuple(
             CpuProgram(path, name, runtime, symbol=f"kernel{k}") for k, name in enumerate(kernels)
         )
@@ -183,8 +186,8 @@ class CpuProgram:
         """The address and the initial bytes of a variable of an external program."""
         address = ctypes.c_uint64.in_dll(self._library, f"cudaemu_address_variable{index}").value
         size = ctypes.c_ulong.in_dll(self._library, f"cudaemu_size_variable{index}").value
-        held = self._initial.setdefault(index, ctypes.string_at(address, size))
-        return address, held
+        initial = self._initial.setdefault(index, ctypes.string_at(address, size))
+        return address, initial
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
@@ -195,29 +198,31 @@ class CpuProgram:
 
     @cached_property
     def descriptor(self) -> Entry:
-        """The entry point for the runtime."""
+        """The kernel's entry point, as the runtime library takes it."""
         return Entry.in_dll(self._library, f"{_ENTRY}{self._symbol}")
 
     def refusal(self, block: int, dynamic: int) -> str | None:
-        """Why no GPU launches the kernel with `block` threads and `dynamic` bytes of shared memory
-        per block, or None."""
+        """Why a GPU would reject a launch with `block` threads and `dynamic` bytes of dynamic
+        shared memory per block; None if it would not."""
         allowed = ctypes.c_uint.in_dll(self._library, f"{_BOUNDS}{self._symbol}").value
         if allowed < block <= MAX_THREADS:
             return (
-                f"is launched with {counted(block, 'thread')} a block, and its __launch_bounds__ "
+                f"is launched with {counted(block, 'thread')} per block, and its __launch_bounds__ "
                 f"allow {allowed} at most"
             )
-        shared = self.shared_with(dynamic)
+        shared = self.shared_bytes(dynamic)
         if shared > SHARED_LIMIT:
             return (
-                f"takes {shared} bytes of shared memory a block, {dynamic} of them dynamic, and a "
+                f"uses {shared} bytes of shared memory per block, {dynamic} of them dynamic, and a "
                 f"launch has {SHARED_LIMIT} at most"
             )
         return None
 
-    def shared_with(self, dynamic: int) -> int:
-        """Bytes of shared memory per block, `dynamic` of them set by the launch. Other kernels of
-        the library count too unless that exceeds the limit."""
+    def shared_bytes(self, dynamic: int) -> int:
+        """Shared memory per block in bytes: static, and `dynamic` bytes that the launch sets.
+
+        This includes the static shared memory of the library's other kernels, which is quick to
+        get. Only if that exceeds the limit does it count this kernel alone."""
         all_kernels: int = self._runtime.cudaemu_shared_bytes(ctypes.byref(self.descriptor))
         if all_kernels + dynamic <= SHARED_LIMIT:
             return all_kernels + dynamic
@@ -225,24 +230,25 @@ class CpuProgram:
 
     def set_constant(self, name: str, *values: int) -> None:
         """Set a `__constant__` of 64-bit words; raises KernelFault if there is none."""
-        for other in self.others:
-            other.set_constant(name, *values)
+        for variant in self.variants:
+            variant.set_constant(name, *values)
         try:
             symbol = ctypes.c_uint64.in_dll(self._library, name)
         except ValueError:
             raise KernelFault(f"{self.entry} has no __constant__ named {name}") from None
         data = (ctypes.c_uint64 * len(values))(*(value % 2**64 for value in values))
-        room = ctypes.sizeof(data)
-        size = self._runtime.cudaemu_set_symbol(ctypes.addressof(symbol), ctypes.byref(data), room)
-        if size != room:
-            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not {room}")
+        nbytes = ctypes.sizeof(data)
+        address = ctypes.addressof(symbol)
+        size = self._runtime.cudaemu_set_symbol(address, ctypes.byref(data), nbytes)
+        if size != nbytes:
+            raise KernelFault(f"{name} of {self.entry} has {size} bytes, not {nbytes}")
 
 
 def program_in(
     libraries: Sequence[Path], source: Source, runtime: ctypes.CDLL
 ) -> CpuProgram | BuildError:
-    """The program in libraries compiled for different GPUs, the default one first; a BuildError if
-    it declares too much shared memory."""
+    """The program in `libraries`, which hold the same source compiled for different values of
+    __CUDA_ARCH__, the default first. A BuildError if it declares too much shared memory."""
     for library in () if source.kernels else libraries:
         if _thread_local(library) > SHARED_LIMIT:
             shared = _static_shared(library, source.entry)
@@ -251,17 +257,17 @@ def program_in(
                     f"{source.path}: error: {source.entry} declares {shared} bytes of shared "
                     f"memory, and no kernel may declare more than {SHARED_LIMIT}"
                 )
-    first, *others = libraries
-    if source.kernels:  # one library, whose variables keep what a launch leaves there
+    first, *rest = libraries
+    # Launches of an external program share variables, so they must all use the same library.
+    if source.kernels:
         return CpuProgram(first, source.entry, runtime, kernels=source.kernels)
-    return CpuProgram(
-        first, source.entry, runtime, [CpuProgram(path, source.entry, runtime) for path in others]
-    )
+    variants = [CpuProgram(path, source.entry, runtime) for path in rest]
+    return CpuProgram(first, source.entry, runtime, variants)
 
 
 def _thread_local(library: Path) -> int:
-    """Bytes of a library's thread-local segment, which holds the shared memory of all its kernels,
-    from the program headers of the ELF file (elf(5))."""
+    """Size in bytes of a library's thread-local segment, which holds the static shared memory of
+    all its kernels. Read from the ELF program headers (elf(5))."""
     data = library.read_bytes()
     (start,), (size, count) = (
         struct.unpack_from("=Q", data, 32),
@@ -272,23 +278,26 @@ def _thread_local(library: Path) -> int:
 
 
 def _static_shared(library: Path, entry: str) -> int:
-    """Bytes of static shared memory of a kernel: all of its library or, if that has several
-    kernels, the variables declared in the kernel's own body."""
+    """Static shared memory of a kernel in bytes. If the library has several kernels, only variables
+    declared in this kernel's body count, else all variables of the library."""
     table = subprocess.run(
         ["readelf", "--symbols", "--wide", str(library)], capture_output=True, text=True, check=True
     ).stdout
-    found = [match for match in map(_SYMBOL.match, table.splitlines()) if match]
-    kernels = {match["name"] for match in found if match["name"].startswith(_ENTRY)}
+    symbols = [match for match in map(_SYMBOL.match, table.splitlines()) if match]
+    kernels = {symbol["name"] for symbol in symbols if symbol["name"].startswith(_ENTRY)}
     name = entry.partition("<")[0].rpartition("::")[2]
     own = rf"_ZZ\w*?{len(name)}{name}[EI]" if len(kernels) > 1 else ""
     return sum(
-        int(match["size"], 0)
-        for match in found
-        if match["kind"] == "TLS" and re.match(own, match["name"]) and _MARKER not in match["name"]
+        int(symbol["size"], 0)
+        for symbol in symbols
+        if symbol["kind"] == "TLS"
+        and re.match(own, symbol["name"])
+        and _MARKER not in symbol["name"]
     )
 
 
-#: Faults of a launch that are shown: without barriers there is one for each pair of lines.
+#: At most this many faults of a launch are shown. A kernel without barriers has one data race for
+#: each pair of source lines.
 _MOST_SHOWN = 3
 _RACE = re.compile(
     r"(?P<now>\S+:\d+): data race in (?P<space>\w+) memory: .* at (?P<earlier>\S+:\d+), "
@@ -296,8 +305,8 @@ _RACE = re.compile(
 
 
 class Call:
-    """A prepared launch, which keeps its arguments alive. Raises KernelFault if the kernel takes
-    another number of arguments."""
+    """A prepared launch, which keeps references to its arguments. Raises KernelFault if the kernel
+    takes a different number of arguments."""
 
     def __init__(
         self, program: CpuProgram, grid: Dim3, block: Dim3, arguments: Sequence[Argument | bytes],
@@ -306,7 +315,7 @@ class Call:
         expected = program.descriptor.parameters
         if len(arguments) != expected:
             raise KernelFault(f"{program.entry} takes {expected} arguments, not {len(arguments)}")
-        self._variants = (program, *program.others)
+        self._variants = (program, *program.variants)
         refusals = [variant.refusal(prod(block), dynamic_shared) for variant in self._variants]
         self._refusal = next(filter(None, refusals), None)
         self._slots = [_slot(argument) for argument in arguments]
@@ -319,7 +328,8 @@ class Call:
         )
 
     def run(self, runtime: ctypes.CDLL, turn: int) -> None:
-        """Launch the variant number `turn`, modulo their number. Raises KernelFault."""
+        """Launch the kernel in its variant number `turn` modulo the number of variants. Raises
+        KernelFault for faults found during the launch."""
         entry = self._variants[0].entry
         if self._refusal is not None:
             raise KernelFault(f"{entry} {self._refusal}")
@@ -333,8 +343,8 @@ class Call:
 
 
 def merged_races(faults: Sequence[str]) -> list[str]:
-    """The faults of a launch, of data races one for each pair of lines: the one whose threads are
-    farthest apart, since its scope decides which barrier is missing."""
+    """The faults of a launch, with one data race per pair of source lines. A race between warps is
+    kept rather than one within a warp, since only it shows that __syncwarp() is not enough."""
     kept: dict[object, str] = {}
     for fault in faults:
         race = _RACE.match(fault)
@@ -346,20 +356,20 @@ def merged_races(faults: Sequence[str]) -> list[str]:
 
 
 def _slot(argument: Argument | bytes) -> ctypes.Array[ctypes.c_uint64]:
-    """Memory that holds an argument, aligned to 16 bytes if it is given as bytes."""
+    """A copy of an argument in memory; an argument of type bytes is aligned to 16 bytes."""
     if not isinstance(argument, bytes):
         words = _words(argument)
         return (ctypes.c_uint64 * len(words))(*words)
     count = -(-len(argument) // 8)
-    room = (ctypes.c_uint64 * (count + 2))()
-    shift = -ctypes.addressof(room) % 16
-    slot = (ctypes.c_uint64 * (count + 1)).from_buffer(room, shift)
+    memory = (ctypes.c_uint64 * (count + 2))()
+    shift = -ctypes.addressof(memory) % 16
+    slot = (ctypes.c_uint64 * (count + 1)).from_buffer(memory, shift)
     ctypes.memmove(slot, argument, len(argument))
     return slot
 
 
 def _words(argument: Argument) -> tuple[int, ...]:
-    """The 64-bit words of an argument."""
+    """An argument as 64-bit words."""
     if isinstance(argument, tuple):
         return argument
     return (argument if isinstance(argument, int) else argument.address,)

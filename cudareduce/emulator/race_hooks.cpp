@@ -1,5 +1,5 @@
-// The functions that a kernel calls when compiled with -fsanitize=thread,alignment,bounds.
-// Names and arguments are those of the sanitizers' runtime libraries, which are not linked.
+// Functions that g++ calls in kernels compiled with -fsanitize=thread,alignment,bounds. They replace
+// the sanitizers' runtime libraries, which are not linked.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ using cudaemu::races::Manner;
 
 namespace {
 
-// The layouts that the compiler emits, as far as they are read.
+// The part of the compiler's data structures that is read here.
 struct SourceLocation {
   const char *file;
   uint32_t line;
@@ -29,8 +29,8 @@ struct AlignmentData {
   unsigned char kind_of_access;
 };
 
-// The compiler's location may be in a header of the emulator; the return address leads to the line in
-// the kernel that has called it.
+// The location that the compiler passes may be in a header of the emulator. The return address gives
+// the line in the kernel.
 void diagnose_call(const void *return_address, const std::string &what) {
   if (cudaemu::this_thread == nullptr) return;
   Dl_info library = {};
@@ -44,7 +44,7 @@ void diagnose_call(const void *return_address, const std::string &what) {
   cudaemu::diagnose_line(place + what, place + what + " (" + position + ")");
 }
 
-// Kernels report accesses to the race detector or to the traffic counters.
+// Passes the accesses of kernels to the race detector or to the traffic counters.
 inline void access_memory(void *address, size_t bytes, Manner manner, const void *return_address) {
   if (cudaemu::traffic::counting) {
     const bool writes = manner.kind == Kind::Write;

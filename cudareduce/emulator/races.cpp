@@ -1,8 +1,8 @@
 // Data race detection: two accesses to one address, of which at least one writes, must be ordered.
 //
-// race_hooks.cpp reports the accesses of a kernel, the rest of the runtime its synchronisation, and
-// happens_before.h decides which accesses are ordered. Races are found from the missing order and not
-// from its effect, so they hardly depend on the schedule.
+// race_hooks.cpp reports the accesses of a kernel, the rest of the runtime reports synchronisation, and
+// happens_before.h decides which accesses are ordered. The check looks for missing order, not for its
+// effect, so the result hardly depends on the schedule.
 //
 // Exceptions: two atomic operations never race. A plain read does not race with atomic operations of
 // other threads if its thread continues with an atomic operation on the same address: a
@@ -31,15 +31,14 @@ namespace cudaemu {
 namespace races {
 namespace {
 
-// A race between two places in the kernel. Of all pairs of threads the one farthest apart is kept,
-// since its scope decides which barrier is missing.
+// A race between two source lines of the kernel. Of all its pairs of threads the one farthest apart is
+// kept, since that decides which barrier is missing.
 struct Race {
   Missing missing;
   std::string line;
 };
 
-// A race with a read that may turn out to be the start of an atomic operation, or one of a loop that
-// polls.
+// A race with a read that may later turn out to belong to an atomic operation or a polling loop.
 struct Pending {
   Access reader;
   const char *address;
@@ -49,7 +48,7 @@ struct Pending {
   Race race;
 };
 
-// The address and place of a thread's last reads.
+// The addresses and source lines of a thread's last reads.
 struct LastRead {
   const char *address = nullptr;
   uint32_t counter = 0;
@@ -60,7 +59,7 @@ struct LastRead {
 struct WatchedBlock {
   BlockClock clock;
   LastRead last_reads[MAX_THREADS][2];
-  std::vector<Shadow> shared;  // static, and dynamic if there is any
+  std::vector<Shadow> shared;  // of static shared memory, and of dynamic if there is any
 };
 
 namespace {
@@ -73,7 +72,7 @@ struct Attempt {
   Access access;
 };
 
-// A store over another one that nothing orders before it, and the bytes before.
+// A store over an unordered earlier store, and the bytes before it.
 struct Overwrite {
   Attempt now;
   Access earlier;
@@ -82,7 +81,7 @@ struct Overwrite {
   std::string before;
 };
 
-// A read-modify-write operation that has read.
+// A read-modify-write operation between its read and its write.
 struct Update {
   const char *address;
   size_t bytes;
@@ -100,16 +99,16 @@ struct Checker {
   std::map<std::string, Race> races;
   std::vector<Pending> pending;
   std::map<uint32_t, std::string> unset;  // reads of shared memory that no thread has written
-  std::set<uint32_t> starts;  // places of plain reads that begin an atomic operation
-  std::vector<Overwrite> overwrites;  // by the current store
+  std::set<uint32_t> starts;  // code addresses of plain reads that begin an atomic operation
+  std::vector<Overwrite> overwrites;  // unordered stores that the current store overwrites
   Update update = {};
   bool copying = false;
-  uint64_t polls = 0;            // since a value has changed
+  uint64_t polls = 0;            // polling loads since the last write
 };
 
-// After so many polling loads of all threads together without a change nothing will ever change.
+// After this many polling loads of all threads without a write in between, the launch hangs.
 constexpr uint64_t MAX_POLLS = 1'000'000;
-// Variables of more bytes are watched in cells of 4.
+// Larger variables have shadow cells of 4 bytes.
 constexpr size_t LARGE = 1 << 20;
 
 HappensBefore order;
@@ -152,7 +151,7 @@ const char *describe(Missing missing) {
   }
 }
 
-// How far apart the threads of a race are: a warp, a block, the grid.
+// The scope that contains both threads of a race: a warp, a block, the grid.
 int reach(Missing missing) {
   return missing == Missing::Syncwarp ? 0 : missing == Missing::Syncthreads ? 1 : 2;
 }
@@ -187,7 +186,8 @@ void report(const Attempt &now, Kind earlier_kind, Access earlier, Missing missi
   }
 }
 
-// The current store is done: it races with the one before unless both have stored the same.
+// Called after the current store: it races with the unordered earlier one unless both stored the same
+// value.
 void check_overwrites() {
   for (const Overwrite &over : checker.overwrites) {
     if (memcmp(over.address, over.before.data(), over.before.size()) == 0) continue;
@@ -196,7 +196,7 @@ void check_overwrites() {
   checker.overwrites.clear();
 }
 
-// The last reads of this thread at the address were the start of an atomic operation.
+// Marks this thread's last reads of the address as the start of an atomic operation.
 void note_starts(const char *address, unsigned thread) {
   for (const LastRead &read : checker.block->last_reads[thread]) {
     if (read.address == address) checker.starts.insert(read.counter);
@@ -207,8 +207,8 @@ bool is_own(Access access, const Attempt &now) {
   return !access.none() && order.in_this_block(access) && access.thread() == now.me.thread;
 }
 
-// How far from this thread an access was made. A farther one needs a wider barrier, so of two earlier
-// accesses it is the one to keep.
+// The scope that contains this thread and the thread of an earlier access. A wider scope needs a
+// stronger barrier, so of two earlier accesses the one with the wider scope is reported.
 unsigned distance(Access access, Me me) {
   if (access.none() || !order.in_this_launch(access)) return 0;
   if (!order.in_this_block(access)) return 4;
@@ -233,8 +233,8 @@ bool is_arrival_counter(const Latest &strong_write, const Attempt &now) {
          order.missing(one, now.me, now.space) == Missing::Nothing;
 }
 
-// Strong accesses need no order among themselves, unless one has block scope, or volatile ones take
-// the place of barriers in a block (the lockstep of old GPUs).
+// Strong accesses need no order among themselves. Exceptions: one has block scope, or volatile
+// accesses replace barriers in a block, relying on the lockstep of old GPUs.
 bool excuse(const Attempt &now, Access earlier) {
   if (!now.manner.strong || !earlier.strong()) return false;
   const bool both_atomic = now.access.atomic() && earlier.atomic();
@@ -245,7 +245,7 @@ bool excuse(const Attempt &now, Access earlier) {
   return !too_narrow || order.in_this_block(earlier);
 }
 
-// `bytes` are those of the cell that are accessed.
+// `bytes` are the accessed bytes of the cell.
 void check_cell(Cell &cell, const Attempt &now, std::string_view bytes) {
   const auto check = [&](Kind earlier_kind, Access earlier) {
     if (earlier.none() || excuse(now, earlier)) return;
@@ -302,7 +302,7 @@ const Shadow *find_buffer(const char *address) {
   return find_in(variables, address);
 }
 
-// One back: into the call rather than after it.
+// Minus one, since the return address is the instruction after the call.
 uint32_t counter_of(const void *return_address) {
   return static_cast<uint32_t>(static_cast<const char *>(return_address) - 1 -
                                checker.library_base);
@@ -312,9 +312,9 @@ bool is_written(const Cell &cell) {
   return !cell.write.one.none() || !cell.strong_write.one.none();
 }
 
-// Reports a read of which no byte has been written by any thread of the block.
+// Reports a read of shared memory if no thread of the block has written any of its bytes.
 void check_is_written(const Shadow &shadow, size_t bytes, const Attempt &now) {
-  // A byte that begins an unwritten word may be the compiler's guard of a variable's constructor.
+  // The first byte of an unwritten word may be the compiler's guard variable of a constructor.
   constexpr size_t WORD = 8;
   const bool starts_word = reinterpret_cast<size_t>(now.address) % WORD == 0;
   const bool may_be_guard = bytes == 1 && starts_word;
@@ -346,7 +346,7 @@ void check_local(const char *address, uint32_t counter) {
                     "address");
 }
 
-// A thread reads a value that another one may change; if none ever does, it polls for ever.
+// Counts a polling load; reports a hang if no thread writes a value any more.
 void poll() {
   if (++checker.polls > MAX_POLLS) {
     diagnose_line("waits", std::string(running_block->launch().entry->name) +
@@ -372,7 +372,7 @@ void access_memory(const void *pointer, size_t bytes, Manner manner, const void 
   } else if (shadow != nullptr && manner.strong) {
     poll();
   }
-  values.restore();  // after all threads have run that come before this access
+  values.restore();  // here, since `poll` above may have run other threads
   if (shadow == nullptr) {
     check_local(address, counter_of(return_address));
     return;
@@ -439,7 +439,7 @@ void launch_ends() {
   }
   checker.pending.clear();
   for (const auto &[key, race] : checker.races) diagnose_line(key, race.line);
-  // A read that comes too early for lack of a barrier is a race, reported above.
+  // A read that is too early because a barrier is missing was reported above, as a race.
   for (const auto &[counter, line] : checker.unset) {
     if (!any_diagnostics()) diagnose_line(line, token(counter) + line);
   }

@@ -1,5 +1,5 @@
-// Data race detection. Only launches of kernels compiled to report their accesses are watched (see
-// Launch::watched), and only for those may the functions below be called.
+// Data race detection, for launches with Launch::watched. Their kernels must be compiled to report
+// accesses. Do not call the functions below during other launches.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -29,12 +29,12 @@ WatchedBlockPointer begin_block(uint64_t number, Segment shared, Segment dynamic
 void enter_block(WatchedBlock &block);
 void leave_block();
 
-// Called by the hooks in the kernel's code, whose return address identifies the source line.
+// Called for each access of the kernel; `return_address` in the kernel identifies the source line.
 void access_memory(const void *address, size_t bytes, Manner manner, const void *return_address);
 void barrier_released();
 void warp_synchronised(unsigned warp, unsigned lanes);
 void thread_fenced(Scope scope, Fence order);
-// A read-modify-write operation: always a read, and then a write if it changes the value.
+// A read-modify-write operation consists of a read, and of a write if it changes the value.
 void atomic_reads(const void *address, size_t bytes, Scope scope, bool acquires,
                   const void *return_address);
 void atomic_writes();

@@ -1,8 +1,8 @@
 // The interface between a kernel's translation unit and the runtime library.
 //
-// The kernel side (device.h and device/*.h) turns CUDA's built-ins into calls of the functions
-// below; the runtime library implements them. Both sides include this file and nothing else of
-// each other, so a kernel compiles in a few hundredths of a second.
+// device.h and device/*.h implement CUDA's built-ins by calls of the functions below; the runtime
+// library defines them. Kernels include no other header of the runtime, so that they compile in a few
+// hundredths of a second.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -19,14 +19,14 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-// Initial-exec is the fastest access that works across libraries. It draws on the small static
-// TLS reserve that the C library keeps for libraries loaded late, so only a few words live there.
+// Initial-exec is the fastest thread-local access that works across libraries. It uses the small
+// static TLS reserve of the C library, so only a few words may have this model.
 #define CUDAEMU_TLS __thread __attribute__((tls_model("initial-exec")))
 
 namespace cudaemu {
 
-// A place in the source. Device functions take one as their last, defaulted argument, which the
-// compiler fills in with the caller's position (as std::source_location does, without its header).
+// A source location. Device functions take it as their last, defaulted argument, so the compiler
+// passes the caller's location (like std::source_location, without its header).
 struct Site {
   const char *file;
   int line;
@@ -37,7 +37,7 @@ struct Site {
 
 struct Thread {
   uint3 index;
-  unsigned rank;  // the index made linear: x fastest
+  unsigned rank;  // linear index, x fastest
 };
 
 struct BlockPosition {
@@ -81,8 +81,8 @@ enum class Collective : uint8_t {
   ReduceXor,
 };
 
-// The widest value of a shuffle. Not a struct, since a last call that returns one does not always
-// become a jump (see fiber.h).
+// The widest value of a shuffle. Not a struct, since a tail call that returns a struct does not always
+// compile to a jump (see fiber.h).
 typedef unsigned __int128 Value __attribute__((aligned(8)));
 
 // A lane's part in a warp-level operation. Passed in registers, like Value and Site.
@@ -94,22 +94,22 @@ struct Request {
 };
 
 Value warp_collective(Request request, Value value, Site at);
-int diagnose_width(int width, Site at);  // returns one to go on with
+int diagnose_width(int width, Site at);  // reports an invalid shuffle width; returns a valid one
 unsigned active_mask();
 
-// Threads that a fence or an atomic operation synchronises with: the block's, or the device's.
+// The scope of a fence or an atomic operation.
 enum class Scope { Block, Device };
 enum class Fence { Acquire = 1, Release = 2, Both = 3 };
 void fence(Scope scope, Fence order = Fence::Both);
-void yield();  // let the other threads of the block move on
+void yield();  // lets the other threads of the block run
 void unsupported(const char *what, Site at);
 void assertion_failed(const char *expression, Site at);  // does not return
-void return_early();  // a `return` statement: the thread skips the rest on purpose
+void return_early();  // marks a `return` statement: skipping a later barrier is then intended
 
-// A read-modify-write operation is begin_atomic (which returns the current value) and then
-// compare_and_swap (which returns the value it found) until that succeeds. `acquires` is true for
-// CUDA's own atomic functions, after which published kernels read without a fence, and false for
-// cuda::atomic, whose memory order says whether a fence follows.
+// A read-modify-write operation calls begin_atomic, which returns the current value, and then repeats
+// compare_and_swap, which returns the previous value, until that succeeds. `acquires` is true for
+// CUDA's own atomic functions, since published kernels read after them without a fence. It is false
+// for cuda::atomic, which adds fences according to its memory order.
 #define CUDAEMU_WORDS(each) each(uint8_t) each(uint16_t) each(uint32_t) each(uint64_t)
 #define CUDAEMU_ATOMICS(Word)                       \
   Word begin_atomic(Word *address, Scope scope, bool acquires = true); \
@@ -124,9 +124,9 @@ struct Entry {
   const char *name;
   void (*invoke)(void **arguments);  // each argument by address
   unsigned parameters;
-  // The end of the static __shared__ variables in this OS thread's copy of the library's thread-local
-  // segment; BEHIND_SHARED bytes follow that nobody may write to. Asking for it makes the C library
-  // allocate the copy.
+  // Returns the end of the static __shared__ variables, which are in the library's thread-local
+  // segment, for this OS thread. BEHIND_SHARED bytes follow as a guard band. The call makes the C
+  // library allocate the segment.
   void *(*shared_segment)();
 };
 
@@ -140,12 +140,12 @@ void atomic_store(uint64_t *address, uint64_t value);
 
 void grid_barrier(Site at);  // of all blocks of a cooperative launch
 
-// The lanes of the warp that reach this call together. Unless all are promised, the random schedule
-// gives a part of those in a divergent branch, as CUDA allows.
+// The lanes of the warp that reach this call together. If not all are `promised`, the random schedule
+// returns only some of the lanes in a divergent branch, as CUDA allows.
 unsigned converged_lanes(Site at, bool promised = true);
 
-// A branch or an iteration of a loop that contains a barrier, from here to the end of the scope. All
-// threads of a block must reach a barrier in the same branches and iterations.
+// Marks the rest of the C++ scope as a branch or loop iteration that contains a barrier. All threads
+// of a block must reach a barrier in the same branches and iterations.
 class BarrierScope {
  public:
   __attribute__((always_inline)) BarrierScope(int line, bool loop) { enter_scope(line, loop); }
@@ -156,24 +156,24 @@ class BarrierScope {
   static void leave_scope();
 };
 
-// Asynchronous copies of the running thread, pending until it waits for them: those of an owner (a
-// barrier) in any order, others in batches that are closed one by one.
+// An asynchronous copy of the running thread, pending until the thread waits for it. A copy with an
+// owner completes at that barrier; the others belong to batches that are committed one by one.
 struct Copy {
   void *target;
   const void *source;
   size_t bytes;
   const void *owner;
 };
-void forget_copies();  // when the thread begins
+void forget_copies();  // discards pending copies; called when a thread begins
 void remember_copy(const Copy &copy);
 void close_batch();
-// The oldest copy of `owner`; without one, the oldest that is in a batch that was closed before
-// the `newest` last ones. False where there is none.
+// Removes and returns the oldest copy of `owner` or, if that is null, the oldest copy in a committed
+// batch other than the `newest` last ones. Returns false if there is none.
 bool take_copy(Copy *copy, unsigned newest, const void *owner);
 
-void copying(bool begins);  // the accesses in between belong to an asynchronous copy
+void copying(bool begins);  // accesses between the two calls belong to an asynchronous copy
 
-long long nanoseconds();  // of a clock that only goes forward
+long long nanoseconds();  // monotonic clock
 
 }  // namespace cudaemu
 

@@ -1,4 +1,4 @@
-// Which thread of a block runs when: starting, waiting at the block's barrier, exiting.
+// The scheduler of a block's threads: start, barriers, yielding, exit.
 #include <algorithm>
 
 #include "diagnostics.h"
@@ -14,9 +14,9 @@ CUDAEMU_TLS Block *running_block;
 
 namespace {
 
-// Enough for blocks to run in other orders, few enough for all to end soon.
+// Random pauses of a block: enough to vary the order of blocks, few enough to end soon.
 constexpr unsigned MAX_RANDOM_PAUSES = 16;
-// After so many atomic operations a block may be waiting for a thread of another block.
+// A block is paused after this many atomic operations, since it may be waiting for another block.
 constexpr unsigned TURN = 1024;
 
 bool same_site(Site a, Site b) {
@@ -75,7 +75,7 @@ void Block::place(uint64_t number) {
   paths_.assign(launch_->watched ? live_ : 0, {});
   waiting_ = votes_ = random_pauses_ = 0;
   ready_warps_ = current_warp_ = sleepers_ = 0;
-  // The same schedule for the same seed, whichever OS thread runs the block.
+  // The schedule depends on seed and block number only, not on the OS thread.
   random_state_ = (launch_->seed + 1) * 0x9e3779b97f4a7c15 ^ (number + 1) * 0xd1b54a32d192ed03;
   if (order_ != Order::Ascending) {
     for (int i = 0; i < 4; i++) random();
@@ -106,10 +106,10 @@ Outcome Block::resume() {
   return outcome_;
 }
 
-// Resets the stacks, which still hold threads that will never be resumed.
+// Resets the stacks of threads that will not be resumed.
 void Block::forget() { fill_stacks(0, filled_); }
 
-// Runs on every stack: one CUDA thread after the other.
+// The main function of every stack: runs one CUDA thread after the other.
 void Block::run_threads() {
   for (;;) {
     const Launch &launch = *running_block->launch_;
@@ -118,7 +118,8 @@ void Block::run_threads() {
   }
 }
 
-// Returns where the next thread is to start.
+// Ends the running thread. Returns if the next thread to run has not started: it starts on this
+// stack.
 void Block::thread_exits() {
   Fiber &self = current();
   self.context.place = nullptr;
@@ -127,7 +128,7 @@ void Block::thread_exits() {
   warps_[warp].exited |= lane;
   if ((warps_[warp].returning & lane) == 0) warps_[warp].ended |= lane;
   live_--;
-  // Threads that have exited hold up no other.
+  // The other threads do not wait for this one any more.
   if (live_ != 0 && waiting_ == live_) release_barrier();
   for (unsigned left = warps_[warp].at_collective; left != 0;) {
     const unsigned mask = fibers_[warp * WARP + lowest_bit(left)].request.mask;
@@ -140,7 +141,7 @@ void Block::thread_exits() {
     if (live_ != 0) report_deadlock();
     switch_context(idle_stacks_[idle_++], scheduler_);
   } else if (next->context.place == nullptr) {
-    this_thread = next;  // it has this stack
+    this_thread = next;  // it starts on this stack
   } else {
     switch_to(*next, idle_stacks_[idle_++]);
   }
@@ -155,8 +156,8 @@ Value Block::switch_or_stop(Fiber &fiber) {
   return switch_context(fiber.context, scheduler_);
 }
 
-// The fast path for threads that are neither first nor last and only wait. It calls nothing, so that
-// it needs no frame and the switch becomes a jump.
+// The fast path for threads that are neither first nor last at the barrier. It calls no function, so
+// that it needs no stack frame and the switch compiles to a jump.
 inline void Block::barrier(Site at) {
   Fiber &self = current();
   const bool between = at.line == barrier_site_.line && at.file == barrier_site_.file &&
@@ -228,14 +229,14 @@ std::string BarrierPath::difference(const BarrierPath &other) const {
   return "";
 }
 
-// Threads of one block must come to a barrier in the same branches and iterations.
+// Reports threads that reach a barrier in different branches or loop iterations.
 void Block::check_path(Site at) {
   const std::string where = path().difference(paths_[barrier_thread_]);
   if (where.empty()) return;
   diagnose(at, "barrier divergence: not all threads that wait here are in " + where);
 }
 
-// Threads that a barrier or a collective needs have ended without reaching it.
+// Reports threads that ended without reaching a barrier or warp-level operation that waits for them.
 void Block::report_skipped(const std::string &call, unsigned first, unsigned last, Site at) {
   const std::string threads = first == last ? "thread " + std::to_string(first)
                                             : "threads " + std::to_string(first) + " to " +
@@ -270,7 +271,7 @@ void Block::release_barrier() {
   if (launch_->counted) traffic::barrier_released();
 }
 
-// To the end of the queue: every other ready thread gets its turn before this one.
+// Lets every other ready thread run before this one continues.
 void Block::yield() {
   Fiber &self = current();
   const unsigned own_warp = self.rank / WARP;
@@ -296,22 +297,22 @@ void Block::preempt() {
     } else if (chance == 4 && random_pauses_++ < MAX_RANDOM_PAUSES) {
       pause();
     } else if (++atomics_ % TURN == 0) {
-      pause();  // the holder of a lock may be in another block
+      pause();  // the thread that holds a lock may be in another block
     }
   } else if (++atomics_ % 4096 == 0) {
-    yield();  // a thread that spins on a lock must let its holder run
+    yield();  // a thread that spins on a lock must let the thread that holds it run
   }
 }
 
-// Lets the other threads of the block poll in turn, and then those of other blocks.
+// After some polling loads, lets other threads of the block run; after more, other blocks.
 void Block::polled() {
   if (order_ != Order::Ascending) preempt();
   if (++polls_ % 32 == 0) yield();
   if (polls_ % (32 * 64) == 0) pause();
 }
 
-// The thread waits until all other ready threads have run, in this block and, after some turns, in
-// others.
+// Suspends the thread until all other ready threads of the block have run; after some turns, lets
+// other blocks run too.
 void Block::sleep() {
   Fiber &self = current();
   if ((ready_warps_ == 0 && ++polls_ % 4 == 0) || launch_->overdue()) {
@@ -332,7 +333,7 @@ void Block::wake_sleepers() {
   }
 }
 
-// The block leaves its OS thread.
+// Returns to the OS thread's loop, which runs other blocks before it resumes this one.
 void Block::pause() {
   Fiber &self = current();
   const unsigned warp = self.rank / WARP;
@@ -343,7 +344,7 @@ void Block::pause() {
   switch_context(self.context, scheduler_);
 }
 
-// Ends the block where it is; the running thread does not go on.
+// Ends the block; the running thread does not continue.
 void Block::abandon() {
   outcome_ = Outcome::Abandoned;
   switch_context(current().context, scheduler_);

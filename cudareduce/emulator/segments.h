@@ -1,4 +1,4 @@
-// The parts of a kernel's library in memory.
+// The memory segments of a loaded kernel library.
 #pragma once
 #include <stddef.h>
 
@@ -18,10 +18,10 @@ struct Segment {
 };
 
 struct Segments {
-  Segment shared;  // this OS thread's copy of all its static __shared__ variables
-  Segment behind_shared;  // its end, which no kernel may write to
+  Segment shared;  // all static __shared__ variables, one copy per OS thread
+  Segment behind_shared;  // guard band after them
   Segment code;
-  std::vector<Segment> variables;  // that can be written: __device__ at file scope, static locals
+  std::vector<Segment> variables;  // writable data: __device__ variables, static local variables
 };
 
 Segments segments_of(const Entry &entry);

@@ -15,16 +15,16 @@ namespace races {
 
 enum class Kind { Read, Write, Atomic };
 
-// How memory is accessed.
+// The kind of an access and its memory order.
 struct Manner {
   Kind kind;
-  bool strong;              // atomic or volatile: concurrent accesses of this kind are no data race
+  bool strong;              // atomic or volatile: no data race with other strong accesses
   bool block_only = false;  // atomic with block scope
   bool atomic = false;      // atomic: a read-modify-write, load or store
   bool acquires = true;     // a load that acquires without a fence after it
 };
 
-// When, by whom, from where. All zero: no access.
+// The time, thread and code address of an access; all zero if there was none.
 class Access {
  public:
   Access() = default;
@@ -49,19 +49,20 @@ class Access {
   uint32_t block_;
 };
 
-// The latest, and the latest by another thread than that: a thread never conflicts with itself, and
-// must not hide the one with which it does.
+// The latest access, and the latest by a different thread. A thread never races with itself, so its
+// own access must not replace one that it may race with.
 struct Latest {
   Access one, other;
 };
 
-// Apart by manner, since a strong access orders nothing and must not hide a weak one.
+// Strong and weak accesses are kept separately: a strong access orders nothing, so it must not replace
+// a weak one.
 struct Cell {
   Latest write, strong_write, read, strong_read;
 };
 
-// The cells of a range of memory. Those of a large input may stay untouched, hence not a vector:
-// calloc takes fresh pages of zeros, and an all-zero cell is an empty one.
+// The cells of a range of memory. Allocated by calloc rather than as a vector, so that cells of a
+// large input take physical memory only when used; an all-zero cell is empty.
 class Shadow {
  public:
   Shadow(const char *start, size_t bytes, unsigned cell_bytes)
@@ -85,7 +86,7 @@ class Shadow {
     const size_t end = std::min(static_cast<size_t>(address - start_) + bytes, bytes_);
     return cells_ + (end - 1) / cell_bytes_;
   }
-  // Where the bytes of a cell begin.
+  // The address of a cell's first byte.
   const char *place(const Cell *cell) const { return start_ + (cell - cells_) * cell_bytes_; }
 
  private:

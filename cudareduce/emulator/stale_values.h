@@ -1,9 +1,9 @@
 // Stale values that a polling load may still read.
 //
-// Nothing says when a volatile store or an atomic operation becomes visible to a thread that is not
-// ordered after it. So the first volatile load of a thread is given the value before it: a loop that
-// polls until the value changes is right, and a kernel that takes the value as it comes gets a wrong
-// result.
+// CUDA does not specify when a volatile store or an atomic operation becomes visible to a thread that
+// is not ordered after it. The emulator therefore gives the first volatile load of such a thread the
+// value before the store. A loop that polls until the value changes stays right; a kernel that reads
+// the value only once gets a wrong result.
 #pragma once
 #include <stdint.h>
 
@@ -21,11 +21,11 @@ class StaleValues {
   void launch_begins();
   // Records the value that a write replaces.
   void changes(const char *address, const char *before, size_t bytes, Space space, Access by);
-  // Puts the value before in place until `restore`, if this thread may still read it.
+  // If this thread may still read the previous value, writes that to memory until `restore`.
   bool show_stale(const char *address, size_t bytes, Space space, Me me, uint32_t counter,
                   const HappensBefore &order);
   void restore();
-  // Whether this thread has read the address repeatedly from one place in the kernel.
+  // True if this thread has read the address repeatedly from one place in the kernel.
   bool was_polled(const char *address, Space space, Access reader) const;
 
  private:

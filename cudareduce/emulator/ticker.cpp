@@ -12,14 +12,14 @@
 namespace cudaemu {
 namespace {
 
-constexpr long FIRST_NS = 10'000'000;  // most blocks are through long before
+constexpr long FIRST_NS = 10'000'000;  // most blocks end before the first tick
 constexpr long NEXT_NS = 250'000;
-constexpr long RETRY_NS = 17'000;  // after a tick that came at the wrong moment
+constexpr long RETRY_NS = 17'000;  // after a tick outside kernel code
 constexpr int SIGNAL = SIGVTALRM;
 
 thread_local Segment code;
 thread_local timer_t timer;
-thread_local pid_t owner = 0;  // of the timer: a forked process has none of its parent's
+thread_local pid_t owner = 0;  // process of the timer; a forked process does not inherit timers
 
 struct sigaction previous;
 
@@ -28,12 +28,12 @@ void set_timer(long first_ns, long next_ns) {
   timer_settime(timer, 0, &times, nullptr);
 }
 
-// Preempts only code of the kernel; calls of the runtime are short and not reentrant. Runs on the stack
-// of the interrupted thread and returns when that thread is resumed. Ticks are blocked until this
-// handler has begun, since on a busy machine the next one comes at once.
+// Preempts only kernel code, since calls of the runtime are short and not reentrant. The handler runs
+// on the stack of the interrupted thread and returns when that thread is resumed. Ticks are blocked
+// until the handler has begun, since on a busy machine the next tick may be immediate.
 void on_tick(int number, siginfo_t *info, void *context) {
   if (running_block == nullptr || this_thread == nullptr) {
-    // It may belong to another runtime in this process.
+    // The tick may belong to another runtime in this process.
     if ((previous.sa_flags & SA_SIGINFO) != 0) previous.sa_sigaction(number, info, context);
     return;
   }
@@ -79,7 +79,7 @@ Ticker::Ticker(Segment kernel) {
 
 Ticker::~Ticker() {
   if (code.bytes == 0) return;
-  code = Segment{};  // first, or a tick that comes now would set the timer again
+  code = Segment{};  // first, since a tick would otherwise set the timer again
   if (owner == getpid()) set_timer(0, 0);
 }
 

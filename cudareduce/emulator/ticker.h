@@ -1,10 +1,12 @@
-// A timer that preempts long-running threads, so that a thread that polls in a loop lets others run.
+// A timer that preempts long-running threads. Without it, a thread that polls in a loop would block
+// all others.
 #pragma once
 #include "segments.h"
 
 namespace cudaemu {
 
-// While it exists, this code is preempted on this OS thread; none if the segment is empty.
+// Preempts the code in a segment on this OS thread, from construction to destruction. An empty segment
+// means no preemption.
 class Ticker {
  public:
   explicit Ticker(Segment code);

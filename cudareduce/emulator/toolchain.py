@@ -21,44 +21,46 @@ from cudareduce.emulator.translation import DEFAULT_ARCH, translation_unit
 from cudareduce.errors import BuildError
 
 FOLDER = Path(__file__).parent
-#: Bytes of shared memory per block without an opt-in, static and dynamic.
+#: Limit of shared memory per block in bytes, static and dynamic, without cudaFuncSetAttribute.
 SHARED_LIMIT = 49152
 
 _COMMON_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique")
 
-#: Kernels reinterpret memory and let integers wrap, as nvcc allows; sums must round as written.
+#: As nvcc, these flags allow type punning and integer overflow. Sums must round as written, so
+#: there is no contraction to fused multiply-add.
 _KERNEL_FLAGS = (
     # With DWARF 5 the linker reports wrong file names.
     *(*_COMMON_FLAGS, "-shared", "-g1", "-gdwarf-4"),
     *("-O1", "-fmax-errors=5", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"),
     "-Werror=vla",  # no GPU has variable-length arrays; -w alone would accept them
-    # In every build, since not every block size is run with race detection.
+    # In every build, since race detection runs only some block sizes.
     "-fsanitize=bounds",
-    "-fno-exceptions",  # or destructors would need a part of the C++ library
-    "-fno-builtin-printf",  # which would become a call of puts()
-    # Our runtime replaces that of -fsanitize=thread.
+    "-fno-exceptions",  # with exceptions, destructors need the C++ runtime library
+    "-fno-builtin-printf",  # else g++ replaces some calls of printf by puts
+    # The emulator's runtime implements the functions of -fsanitize=thread.
     *("-nodefaultlibs", "-Wl,--no-undefined"),
     *("-include", str(FOLDER / "device.h"), "-I", str(FOLDER / "include")),
 )
-#: A hook identifies an access by its return address, so its call must not be a tail call.
+#: Race detection: kernels call a runtime function at each access. It identifies the access by its
+#: return address, so the call must not be a tail call.
 _ACCESS_FLAGS = (
     *("-fsanitize=thread,alignment", "--param=tsan-instrument-func-entry-exit=0"),
     "--param=tsan-distinguish-volatile=1",
     "-fno-optimize-sibling-calls",
 )
-#: Fills variables without an initial value, which are 0 on a fresh stack; from g++ 12 on.
+#: Fills uninitialised variables, which would be 0 on a new stack. The flag needs g++ 12.
 _UNSET_FLAG, _UNSET_SINCE = "-ftrivial-auto-var-init=pattern", 12
-#: Keeps accesses as written: optimised, a load of 16 bytes becomes four of 4.
+#: Flags for counting memory traffic. Optimisation would split a 16-byte load into four.
 _COUNTING_FLAGS = (*_ACCESS_FLAGS, "-fno-sanitize=alignment", "-O0")
-#: -O2 compiles half as long again and makes launches no faster; the switch between fibers must be a
-#: jump.
+#: -O2 takes 50 % longer to compile and makes launches no faster. With sibling-call optimisation the
+#: switch between fibers is a jump (see fiber.h).
 _RUNTIME_FLAGS = (*_COMMON_FLAGS, "-O1", "-foptimize-sibling-calls", "-pthread")
-#: The runtime is compiled as two translation units in parallel. One per file takes twice as long,
-#: since headers are a good part of each.
+#: The runtime is compiled as two translation units in parallel. One unit per file would take twice
+#: as long, since parsing headers takes much of the time.
 _PARTS = ("launches", "races")
 _RACE_SOURCES = ("races", "race_hooks", "happens_before", "stale_values")
 
-#: Headers that are slow to compile, by the names that need them.
+#: Headers that are slow to compile; each is included only if the kernel uses one of these names.
 _NEEDED = {
     "device/arithmetic.h": re.compile(
         r"__\w+_r[nzud]\b"
@@ -69,21 +71,21 @@ _NEEDED = {
     "device/video.h": re.compile(r"__v(?:i?[a-z]+[234]\b|i\w+)"),
 }
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
-#: <iostream> needs the C++ library.
+#: A kernel file that includes <iostream> is linked to the C++ library.
 _STREAMS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<iostream>", re.MULTILINE)
-#: The linker on thread-local memory, where shared memory is, that is too large.
+#: The linker's message for a thread-local segment, which holds shared memory, beyond 2 GiB.
 _TOO_LARGE = re.compile(r"relocation truncated to fit: \S*(?:TPOFF|TLS)")
 
-#: Bytes of machine code in which the line of an access without one is looked for.
+#: If an instruction has no source line, this many bytes of code before it are searched for one.
 _LINE_BYTES = 64
 _LOCATION = re.compile(r"\{([^{}\n]+)\+0x([0-9a-f]+)\}")
 
 
 def resolve_locations(text: str) -> str:
-    """Replace each `{library+0xoffset}` of a report by file and line in the kernel."""
+    """Replace each code address `{library+0xoffset}` in a report by the kernel's file and line."""
 
     def resolve(match: re.Match[str]) -> str:
-        # The call of a hook may have no line of its own: then that of the code before it.
+        # The call of a sanitizer function may have no source line; use the preceding code's line.
         start = int(match[2], 16)
         places = (place(match[1], start - back) for back in range(0, min(start, _LINE_BYTES), 4))
         return next(filter(None, places), "the kernel")
@@ -91,8 +93,8 @@ def resolve_locations(text: str) -> str:
     def place(library: str, offset: int) -> str:
         command = ["addr2line", "-i", "-e", library, f"0x{offset:x}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # Innermost first: an intrinsic inlined from the emulator's headers, then its caller. The
-        # prelude has no file of its own.
+        # The innermost frame comes first: an inlined intrinsic of the emulator, then its caller.
+        # The prelude is generated text, named "<prelude>" instead of a file.
         frames = [line.split(" (")[0] for line in done.stdout.splitlines()]
         own = [frame for frame in frames if "<" not in frame and "?" not in frame]
         own += [frame for frame in frames if "<prelude>" in frame]
@@ -105,20 +107,21 @@ def resolve_locations(text: str) -> str:
 
 
 def _flags_for(source: Source, arch: int) -> list[str]:
-    """Flags that depend on the kernel: language standard, __CUDA_ARCH__, headers."""
+    """g++ flags that depend on the kernel: language standard, __CUDA_ARCH__, included headers."""
     newer = [flag for flag in [cpp_standard(source.text)] if flag not in _COMMON_FLAGS]
     flags = [*newer, f"-D__CUDA_ARCH__={arch}"]
-    anything = _QUOTED_INCLUDE.search(source.text)
-    if anything:
+    includes_file = _QUOTED_INCLUDE.search(source.text)  # it may use any name
+    if includes_file:
         flags.append("-DCUDAEMU_NOINLINE")
-    for header, need in _NEEDED.items():
-        if anything or need.search(source.text):
+    for header, names in _NEEDED.items():
+        if includes_file or names.search(source.text):
             flags += ["-include", str(FOLDER / header)]
     return flags
 
 
 class Toolchain:
-    """Compiles kernels and the runtime; raises EnvironmentProblem without g++."""
+    """Compiles kernels and the runtime library. With `hazards`, kernels report accesses for race
+    detection; with `counts`, for counting memory traffic. Raises EnvironmentProblem without g++."""
 
     def __init__(self, cache: Path, hazards: bool, counts: bool = False) -> None:
         self._cache = Cache(cache)
@@ -145,8 +148,8 @@ class Toolchain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of compiler, flags and emulator sources, and not of the package's location, so
-        that another installation of the same version shares the cache."""
+        """Hash of compiler version, flags and emulator sources. It does not depend on the package's
+        folder, so installations of the same version share the cache."""
         files = sorted(
             path for path in FOLDER.rglob("*") if path.suffix in ("", ".h", ".cuh", ".cpp")
         )
@@ -159,17 +162,18 @@ class Toolchain:
         return digest.hexdigest()[:16]
 
     def runtime(self, deadline: Deadline | None = None) -> Path:
-        """The runtime library, compiled unless the cache has it; raises OutOfTime."""
+        """Path of the runtime library, which is compiled if it is not in the cache. Raises
+        OutOfTime at the deadline."""
         name = f"libcudaemu-{self.fingerprint}.so"
         found = self._cache.find(name)
         if found is not None:
             return found
-        with self._cache.making(name) as made:
+        with self._cache.create(name) as output:
 
             def compile_part(part: str) -> str:
                 units = sorted(FOLDER.glob("*.cpp"))
                 text = "".join(f'#include "{unit}"\n' for unit in units if _part(unit) == part)
-                target = made.with_name(f"{part}.o")
+                target = output.with_name(f"{part}.o")
                 arguments = [*_RUNTIME_FLAGS, "-c", "-x", "c++", "-"]
                 self._compiler.make(target, arguments, text, deadline)
                 return target.name
@@ -178,14 +182,14 @@ class Toolchain:
                 objects = list(pool.map(compile_part, _PARTS))
             # Kernel libraries link to this name; the runtime is loaded before them.
             link = ["-shared", "-pthread", f"-Wl,-soname,{name}", *objects, "-ldl"]
-            self._compiler.make(made, link, None, deadline)
+            self._compiler.make(output, link, None, deadline)
         return self._cache.folder / name
 
     def kernel(
         self, source: Source, deadline: Deadline | None = None, arch: int = DEFAULT_ARCH
     ) -> Path:
-        """The shared library of a kernel: from the cache, or compiled. Raises BuildError, and
-        OutOfTime after the deadline."""
+        """Path of a kernel's shared library, which is compiled if it is not in the cache. Raises
+        BuildError, and OutOfTime at the deadline."""
         text = translation_unit(source)
         all_flags = (*self._kernel_flags, *_flags_for(source, arch))
         flags = [part.replace(str(FOLDER), "") for part in all_flags]
@@ -195,18 +199,18 @@ class Toolchain:
         if found is not None:
             return found
         runtime = self.runtime(deadline)
-        with self._cache.making(name) as made:
+        with self._cache.create(name) as output:
             arguments = [
                 *all_flags,
                 # Reports contain neither the cache folder nor the package folder.
-                f"-ffile-prefix-map={made.parent}=.",
+                f"-ffile-prefix-map={output.parent}=.",
                 f"-ffile-prefix-map={FOLDER}=<emulator>",
                 *("-x", "c++", "-", "-x", "none", str(runtime)),
                 *(["-lstdc++"] if _STREAMS.search(source.text) else []),
                 *("-lm", "-lc", "-lgcc"),
             ]
             try:
-                self._compiler.make(made, arguments, text, deadline)
+                self._compiler.make(output, arguments, text, deadline)
             except BuildError as error:
                 if not _TOO_LARGE.search(str(error)):
                     raise
@@ -218,5 +222,5 @@ class Toolchain:
 
 
 def _part(unit: Path) -> str:
-    """The translation unit (of _PARTS) of a source file."""
+    """The translation unit, one of _PARTS, that a source file of the runtime belongs to."""
     return "races" if unit.stem in _RACE_SOURCES else "launches"

@@ -17,7 +17,7 @@ bool counting = false;
 namespace {
 
 constexpr size_t SECTOR = 32, BANKS = 32, BANK_BYTES = 4;
-// A wavefront brings so many bytes at most: wider accesses are made by parts of the warp in turn.
+// Most bytes of one wavefront; a request of more bytes is split into parts of the warp.
 constexpr size_t WAVEFRONT_BYTES = BANKS * BANK_BYTES;
 constexpr uint64_t LOOKS_IN_VAIN = 1'000'000;
 
@@ -25,7 +25,7 @@ enum class Space { Global, Shared, Own };
 
 struct Place {
   Space space;
-  size_t offset;  // from where its buffer begins, which on a GPU is aligned
+  size_t offset;  // from the start of the buffer, which is aligned on a GPU
 };
 
 struct Lane {
@@ -34,7 +34,7 @@ struct Lane {
   size_t bytes;
 };
 
-// The k-th access of each lane of a warp at one place in the code.
+// The k-th accesses of the lanes of a warp at one code address.
 struct Site {
   Space space;
   unsigned times[WARP] = {};
@@ -42,7 +42,7 @@ struct Site {
 };
 
 struct Counted {
-  std::map<std::pair<unsigned, const void *>, Site> sites;  // by warp and place in the code
+  std::map<std::pair<unsigned, const void *>, Site> sites;  // by warp and code address
   bool fenced = false;
   bool stored = false;  // since its last fence
   uint32_t barriers = 0;
@@ -51,7 +51,7 @@ struct Counted {
 
 Totals totals;
 Segments library;
-std::map<uint64_t, Counted> blocks;  // that have begun and not ended
+std::map<uint64_t, Counted> blocks;  // blocks that have begun and not ended
 uint64_t looks = 0;
 constexpr size_t MAX_EVENTS = 1 << 16;
 std::vector<Event> events;  // of block 0
@@ -93,7 +93,7 @@ uint64_t sectors_of(const std::vector<Lane> &request) {
   return touched.size();
 }
 
-// Wavefronts of lanes that are served together: the most different words in one bank.
+// The number of wavefronts for these lanes: the largest number of different words in one bank.
 uint64_t wavefronts_together(const std::vector<Lane> &request, unsigned first, unsigned last) {
   std::set<size_t> words[BANKS];
   uint64_t most = 0;
@@ -189,7 +189,7 @@ void atomic() {
   looks = 0;
 }
 
-// A thread polls a value that another one may change.
+// Counts a polling load; reports a hang after too many.
 void polled() {
   if (++looks > LOOKS_IN_VAIN) {
     diagnose_line("waits", "every thread waits for a value that none changes");
@@ -222,13 +222,14 @@ void warp_together(unsigned warp, unsigned lanes, bool exchanges) {
 extern "C" {
 #pragma GCC visibility push(default)
 
-// The totals since the last call.
+// Returns the totals since the last call.
 void cudaemu_take_traffic(cudaemu::traffic::Totals *taken) {
   *taken = cudaemu::traffic::totals;
   memset(&cudaemu::traffic::totals, 0, sizeof cudaemu::traffic::totals);
 }
 
-// The events of block 0 since the last call, which stay valid until then, and how many they are.
+// Returns the number of events of block 0 since the last call; *first points to them until the next
+// call.
 size_t cudaemu_take_events(const cudaemu::traffic::Event **first) {
   static std::vector<cudaemu::traffic::Event> taken;
   taken.swap(cudaemu::traffic::events);

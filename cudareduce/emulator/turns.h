@@ -1,5 +1,5 @@
-// Selection of the next thread and the switch to it. Inlined into everything that waits, since a
-// launch spends most of its time here.
+// Selects the next thread and switches to it. Inlined into every function that waits, since a launch
+// spends most of its time here.
 #pragma once
 #include "block.h"
 
@@ -16,7 +16,7 @@ inline unsigned rotate_right(unsigned bits, unsigned by) {
   return by == 0 ? bits : bits >> by | bits << (32 - by);
 }
 
-// The lowest set bit at or after `start`, else the lowest of all.
+// The lowest set bit at or after `start`; if there is none, the lowest set bit.
 inline unsigned next_bit(unsigned bits, unsigned start) {
   return (lowest_bit(rotate_right(bits, start)) + start) % 32;
 }
@@ -55,9 +55,9 @@ __attribute__((always_inline)) inline Value Block::switch_to(Fiber &next, Contex
   return switch_context(from, next.context);
 }
 
-// The running thread waits and another one continues. Returns the value that the waiting thread gets
-// when it is resumed. The ascending order is inlined and calls nothing, so that a function without a
-// frame can jump to the switch.
+// Suspends the running thread and continues another one. Returns, once this thread is resumed, the
+// value that it receives. The ascending order is inlined and calls no function, so that callers need
+// no stack frame and can jump to the switch.
 __attribute__((always_inline)) inline Value Block::switch_from(Fiber &fiber) {
   if (order_ != Order::Ascending || ready_warps_ == 0) return switch_or_stop(fiber);
   if ((ready_warps_ >> current_warp_ & 1) == 0) {

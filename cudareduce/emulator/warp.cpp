@@ -9,15 +9,15 @@
 namespace cudaemu {
 namespace {
 
-// The value of a lane that takes no part, undefined in CUDA: NaN, or -1.
+// The value read from a lane that does not participate, undefined in CUDA: NaN, or -1.
 constexpr Value UNDEFINED = ~Value{0};
 
 bool is_shuffle(Collective what) {
   return what >= Collective::ShuffleIndex && what <= Collective::ShuffleXor;
 }
 
-// The lane whose value `lane` receives. Lanes are grouped by `width`, and a shuffle that would
-// leave the group gives the lane its own value back.
+// The lane whose value `lane` receives. Lanes form groups of `width`; a lane whose source would be
+// outside its group receives its own value.
 unsigned source_lane(Collective how, unsigned lane, int argument, int width) {
   const unsigned group = lane & ~(static_cast<unsigned>(width) - 1);
   const int last = static_cast<int>(group) + width - 1;
@@ -58,8 +58,7 @@ uint32_t combine(Collective how, uint32_t a, uint32_t b) {
   }
 }
 
-// Undefined values do no harm if the kernel drops them, so this explains a wrong result and is no
-// fault by itself.
+// A note and not a fault, since a kernel may discard the undefined value.
 __attribute__((cold)) void note_undefined(const Fiber &fiber, unsigned source) {
   const bool named = source < WARP && (fiber.request.mask >> source & 1) != 0;
   note(describe_site(fiber.site()) + ": " + name_of(fiber.request.what) + " reads lane " +
@@ -84,7 +83,7 @@ uint32_t reduce_lanes(Collective how, unsigned lanes, const Value *given) {
   return result;
 }
 
-// Turns the values that the lanes give into those that they receive.
+// Replaces the value that each lane contributes by the value that it receives.
 void exchange(Fiber *fibers, unsigned lanes, Collective what) {
   Value given[WARP];
   for (unsigned left = lanes; left != 0; left &= left - 1) {
@@ -109,8 +108,8 @@ void exchange(Fiber *fibers, unsigned lanes, Collective what) {
 
 }  // namespace
 
-// Completes once every lane of the mask is here. Lanes that have exited or that the block never had
-// are not waited for.
+// Completes the operation if every lane of the mask has reached it. It does not wait for lanes that
+// have exited or do not exist.
 void Block::complete_collective(unsigned warp_number, unsigned mask) {
   Warp &warp = warps_[warp_number];
   Fiber *fibers = &fibers_[warp_number * WARP];
@@ -140,8 +139,8 @@ void Block::complete_collective(unsigned warp_number, unsigned mask) {
   make_ready(warp_number, lanes);
 }
 
-// As at a barrier, the fast path needs no frame. Static, since with `this` the arguments do not fit
-// into registers.
+// As at a barrier, the fast path needs no stack frame. Static, since with `this` the arguments would
+// not fit into registers.
 inline Value Block::collective(Request request, Value value, Site at) {
   Block &block = *running_block;
   Fiber &self = block.current();

@@ -16,15 +16,15 @@
 namespace cudaemu {
 namespace {
 
-// Threads that may be resident at a time: the largest block on each SM of the emulated device. Each
-// touches two pages of its stack, a gigabyte in all.
+// Limit of resident threads: one block of 1024 threads on each of 132 SMs. Each thread uses two pages
+// of its stack, a gigabyte in all.
 constexpr unsigned MAX_RESIDENT_THREADS = 132 << 10;
 constexpr unsigned MAX_RESIDENTS = 256;
-// Rounds of polling by all resident blocks after which they count as waiting for blocks that do not
-// fit. More if several OS threads run blocks, since the machine may delay one of them.
+// If all resident blocks only poll for this many rounds, they wait for blocks that are not resident.
+// The limit is higher with several OS threads, since the machine may delay one of them.
 constexpr unsigned IDLE_ROUNDS = 64, IDLE_ROUNDS_OF_SEVERAL = 100;
 constexpr timespec NAP = {0, 5'000'000}, BLINK = {0, 50'000};
-constexpr size_t SHARED_ALIGNMENT = 16;  // of dynamic shared memory
+constexpr size_t SHARED_ALIGNMENT = 16;  // alignment of dynamic shared memory
 
 size_t aligned(size_t bytes) { return (bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT; }
 
@@ -34,7 +34,7 @@ Resident::~Resident() {
   if (dynamic_end_ != nullptr) munmap(dynamic_end_ - MAX_DYNAMIC_SHARED, MAX_DYNAMIC_SHARED + PAGE);
 }
 
-// Ends at a guard page, up to alignment.
+// Dynamic shared memory of `bytes` bytes that ends, up to alignment, at a guard page.
 char *Resident::dynamic_shared(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (dynamic_end_ == nullptr) {
@@ -47,7 +47,8 @@ char *Resident::dynamic_shared(size_t bytes) {
   return dynamic_end_ - aligned(bytes);
 }
 
-// Takes several blocks at a time from the shared counter if there are many.
+// True if this OS thread has a block to start. Takes blocks from the shared counter, several at a time
+// if there are many.
 bool Worker::has_fresh(const Launch &launch, Handout &handout) {
   if (first_ < last_) return true;
   const uint64_t share = std::clamp<uint64_t>((launch.last - launch.first) / 64, 1, 64);
@@ -56,7 +57,8 @@ bool Worker::has_fresh(const Launch &launch, Handout &handout) {
   return first_ < last_;
 }
 
-// Swaps in the static shared memory of this block; all blocks of an OS thread use the same addresses.
+// Swaps in the static shared memory of this block, since all blocks of an OS thread use the same
+// addresses.
 void Worker::enter(Resident &resident) {
   if (entered_ == &resident) return;
   const Segment &here = segments_.shared;
@@ -66,7 +68,7 @@ void Worker::enter(Resident &resident) {
   if (resident.watched != nullptr) races::enter_block(*resident.watched);
 }
 
-// After a block has ended: reports writes past the end of shared memory.
+// Reports writes past the end of shared memory; called when a block has ended.
 void Worker::check_behind_shared(const Launch &launch, Resident &resident) const {
   const Segment &behind = segments_.behind_shared;
   const char *past = "it wrote past the end of its shared memory";
@@ -78,16 +80,17 @@ void Worker::check_behind_shared(const Launch &launch, Resident &resident) const
                               " bytes are dynamic");
 }
 
-// The number of the next block. The random order starts with the last one if all can be resident:
-// CUDA promises no order, but kernels rely on the ascending one where not all can be.
+// The number of the next block. CUDA guarantees no order of blocks, so the random schedule starts with
+// the last block if all blocks can be resident. Kernels with more blocks often rely on ascending order.
 uint64_t Worker::number(const Launch &launch) const {
   const uint64_t blocks = launch.blocks();
   const bool together = blocks <= MAX_RESIDENTS && blocks * launch.threads() <= MAX_RESIDENT_THREADS;
   return launch.order == Order::Random && together ? blocks - 1 - first_ : first_;
 }
 
-// Fills shared memory as an earlier block might leave it: NaN, which a maximum may drop, large numbers
-// or small ones. The last ten bits of each word are ones, which tiles of several warps rely on.
+// Fills shared memory with values that an earlier block might leave: NaN, large or small numbers, since
+// a maximum may ignore NaN. The low ten bits of each word are ones, on which the counters of tiles of
+// several warps rely (cooperative_groups.h).
 static void fill_with_remains(char *start, size_t bytes, size_t number) {
   constexpr uint32_t left[] = {0xffffffff, 0x7b7b7bff, 0xfbfbfbff};
   const uint32_t word = left[number % (sizeof left / sizeof *left)];
@@ -122,7 +125,7 @@ Resident *Worker::start_fresh(const Launch &launch) {
 }
 
 Resident *Worker::choose_waiting(const Launch &launch) {
-  // Every block gets its turn soon: the others may wait for it.
+  // From the blocks paused longest, since the others may wait for them.
   const size_t first_half = (waiting_.size() + 1) / 2;
   const size_t place = launch.order == Order::Ascending ? 0 : random() % first_half;
   Resident *chosen = waiting_[place];
@@ -151,16 +154,16 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
   segments_ = segments_of(*launch.entry);
   entered_ = nullptr;
   random_ = launch.seed;
-  // Watched threads take turns whenever they poll, so they need no ticker.
+  // With race detection, threads switch at polling loads, so they need no ticker.
   const Ticker ticker(launch.watched || launch.counted ? Segment{} : segments_.code);
   const unsigned room =
       std::clamp(MAX_RESIDENT_THREADS / launch.threads() / workers, 2u, MAX_RESIDENTS);
   const unsigned rounds = workers == 1 ? IDLE_ROUNDS : IDLE_ROUNDS_OF_SEVERAL;
-  unsigned idle_turns = 0;  // turns since a block has ended, `before` of them all
+  unsigned idle_turns = 0;  // turns since `before`, the number of ended blocks, has changed
   uint64_t before = 0;
   while (launch.watched || !any_diagnostics()) {
     bool fresh = waiting_.size() < room && has_fresh(launch, handout);
-    // In the random order blocks are resumed while others have not begun.
+    // The random schedule resumes some blocks before others have begun.
     if (fresh && !waiting_.empty() && launch.order != Order::Ascending) fresh = random() % 2 == 0;
     if (!fresh && waiting_.empty()) break;
     Resident *resident = fresh ? start_fresh(launch) : choose_waiting(launch);
@@ -177,7 +180,7 @@ void Worker::run(const Launch &launch, Handout &handout, unsigned workers) {
       const uint64_t ended = __atomic_load_n(&launch.barrier.ended, __ATOMIC_RELAXED);
       idle_turns = ended == before ? idle_turns + 1 : 0;
       before = ended;
-      if (idle_turns > waiting_.size()) nanosleep(&BLINK, nullptr);  // perhaps for another process
+      if (idle_turns > waiting_.size()) nanosleep(&BLINK, nullptr);  // may wait for another process
       if (waiting_.size() < room) continue;
       if (workers > 1 && idle_turns % room == room - 1) nanosleep(&NAP, nullptr);
       if (idle_turns > rounds * room && has_fresh(launch, handout)) {

@@ -1,5 +1,5 @@
-// An OS thread that runs blocks of a launch, one after the other or, if blocks wait for each other, in
-// turn.
+// An OS thread that runs blocks of a launch: one after the other, or alternately if blocks wait for
+// each other.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,7 +13,7 @@ namespace cudaemu {
 
 constexpr size_t MAX_DYNAMIC_SHARED = 256 << 10;
 
-// A resident block, with its shared memory while another block runs.
+// A block that has begun and not ended, with a copy of its shared memory while another block runs.
 struct Resident {
   explicit Resident(bool guarded) : block(guarded) {}
   ~Resident();
@@ -22,7 +22,7 @@ struct Resident {
   char *dynamic_shared(size_t bytes);
 
   Block block;
-  std::vector<char> shared;  // its static shared memory
+  std::vector<char> shared;  // static shared memory
   races::WatchedBlockPointer watched;
 
  private:
@@ -51,10 +51,10 @@ class Worker {
 
   std::vector<std::unique_ptr<Resident>> residents_;
   std::vector<Resident *> idle_;
-  std::vector<Resident *> waiting_;  // paused, the longest first
+  std::vector<Resident *> waiting_;  // paused blocks, longest pause first
   Resident *entered_ = nullptr;      // the block whose shared memory is swapped in
   Segments segments_;
-  uint64_t first_ = 0, last_ = 0;  // taken from the handout and not started
+  uint64_t first_ = 0, last_ = 0;  // range of blocks taken from the handout and not started
   uint64_t random_ = 1;
 };
 

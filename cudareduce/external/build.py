@@ -106,7 +106,7 @@ def _compile(
     found = cache.find(name)
     if found is not None:
         return found, ""
-    with cache.making(name) as made:
+    with cache.create(name) as made:
         (made.parent / "host.cpp").write_bytes(code)
         done = _run([*command, "host.cpp", str(runtime), "-o", made.name], made.parent)
         if done.returncode != 0:
@@ -127,7 +127,7 @@ def _runtime(cache: Cache) -> Path:
     found = cache.find(name)
     if found is not None:
         return found
-    with cache.making(name) as made:
+    with cache.create(name) as made:
         done = _run(
             ["g++", "-std=gnu++17", "-O1", "-c", str(sources[0]), "-o", made.name], made.parent
         )

@@ -19,7 +19,7 @@ from tests.emulator.test_cpu import load, run_sum
 
 
 def keep(cache: Cache, name: str, content: bytes) -> None:
-    with cache.making(name) as made:
+    with cache.create(name) as made:
         made.write_bytes(content)
 
 
@@ -55,7 +55,7 @@ def test_what_is_damaged_is_not_found(tmp_path: Path, damaged: Callable[[bytes],
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), Cache(tmp_path).making("a.so") as made:
+    with pytest.raises(KeyError), Cache(tmp_path).create("a.so") as made:
         made.write_bytes(b"half")
         raise KeyError
     assert not list(tmp_path.iterdir())
@@ -87,8 +87,8 @@ def test_of_too_many_the_longest_unused_go(tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(EnvironmentProblem, match=r"^cannot write to .*/file \(.*\): make room"),
-        Cache(tmp_path / "file").making("a.so"),
+        pytest.raises(EnvironmentProblem, match=r"^cannot write to .*/file \(.*\): free space"),
+        Cache(tmp_path / "file").create("a.so"),
     ):
         pass
 

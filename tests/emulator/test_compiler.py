@@ -39,18 +39,18 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("exit 0", "ended without an error and made nothing"),
-        (": > k.so", "ended without an error and made nothing"),
+        ("exit 0", "ended without an error and wrote no file"),
+        (": > k.so", "ended without an error and wrote no file"),
         ("kill -SEGV $$", "was ended by SIGSEGV"),
         ("echo oh no >&2; exit 127", r"ended with code 127 \(oh no\)"),
         ("exit 1", r"ended with code 1 \(no message\)"),
         (
             "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1",
-            r"went down \(g\+\+: fatal error: Killed signal terminated program cc1plus\)",
+            r"crashed \(g\+\+: fatal error: Killed signal terminated program cc1plus\)",
         ),
         (
             "echo 'k.cu:1:1: internal compiler error: Segmentation fault' >&2; exit 1",
-            r"went down .*",
+            r"crashed .*",
         ),
     ],
 )

@@ -182,7 +182,7 @@ def test_launch_bounds_hold(cpu: CpuBackend, head: str) -> None:
     out = cpu.allocate(4 * 128)
     cpu.launcher(program, 1, 64, [out])()
     with pytest.raises(
-        KernelFault, match=r"with 128 threads a block, and its __launch_bounds__ allow 64 at most"
+        KernelFault, match=r"with 128 threads per block, and its __launch_bounds__ allow 64 at most"
     ):
         cpu.launcher(program, 1, 128, [out])()
 

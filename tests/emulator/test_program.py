@@ -78,7 +78,7 @@ def test_shared_memory_has_the_limit_of_a_gpu(backend: CpuBackend) -> None:
     backend.launcher(program, 1, 1, [out])()
     assert backend.download(out, "float32", 1)[0] == 12287
     with pytest.raises(
-        KernelFault, match="all_of_it takes 49156 bytes of shared memory a block, 4 of them dynamic"
+        KernelFault, match="uses 49156 bytes of shared memory per block, 4 of them dynamic"
     ):
         backend.launcher(program, 1, 1, [out], 4)()
     with pytest.raises(
@@ -100,5 +100,5 @@ def test_more_shared_memory_than_can_be_linked_has_it_too(cpu: CpuBackend) -> No
 def test_dynamic_shared_memory_has_the_same_limit(cpu: CpuBackend) -> None:
     program = load(cpu, "right.cu", "dynamic_tree")
     cpu.launcher(program, 1, 32, [0, 0, 0], 49152)
-    with pytest.raises(KernelFault, match="dynamic_tree takes 49153 bytes of shared memory"):
+    with pytest.raises(KernelFault, match="dynamic_tree uses 49153 bytes of shared memory"):
         cpu.launcher(program, 1, 32, [0, 0, 0], 49153)()

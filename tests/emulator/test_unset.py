@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudareduce.emulator.translation import instrumented
+from cudareduce.emulator.translation import instrument
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ from cudareduce.emulator.translation import instrumented
 )
 def test_what_has_no_value_is_filled_in_its_own_line(body: str, filled: str) -> None:
     around = "__global__ void f(float *in)\n{{\n  {}\n}}\nint outside;\n"
-    assert instrumented(around.format(body)) == around.format(filled)
+    assert instrument(around.format(body)) == around.format(filled)

@@ -1,11 +1,11 @@
-// Arithmetic and conversions that name their rounding, and those that are quick on the GPU.
+// Arithmetic and conversions with an explicit rounding mode, and fast approximate functions.
 #pragma once
 #include <fenv.h>
 
 namespace cudaemu {
 
-// What `compute` makes of its operands under a rounding other than to nearest. They pass through
-// volatile variables, so that nothing is computed before the mode is set or after it is set back.
+// Calls `compute` in a rounding mode other than to nearest. Operands and result are volatile, so that
+// the compiler computes nothing outside the two changes of the mode.
 template <int mode, class Result, class Compute, class... Operands>
 __attribute__((noinline)) Result rounded(Compute compute, Operands... operands) {
   fesetround(mode);
@@ -14,7 +14,7 @@ __attribute__((noinline)) Result rounded(Compute compute, Operands... operands) 
   return result;
 }
 
-// Saturates. NaN becomes 0, or where either type has 64 bits the highest bit alone.
+// Converts with saturation. NaN becomes 0, or only the highest bit set if either type has 64 bits.
 template <class To, class From>
 inline To to_integer(From value, double whole) {
   constexpr int bits = 8 * sizeof(To);
@@ -103,14 +103,14 @@ CUDAEMU_TO_INTEGER(__double2uint, unsigned, double)
 CUDAEMU_TO_INTEGER(__double2ll, long long, double)
 CUDAEMU_TO_INTEGER(__double2ull, unsigned long long, double)
 
-// The quick ones promise less accuracy than these have.
+// Fast functions; on the GPU they are less accurate than here.
 inline float __frsqrt_rn(float x) { return static_cast<float>(1.0 / __builtin_sqrt(x)); }
 inline float __saturatef(float x) { return x != x || x <= 0 ? 0.0f : x < 1 ? x : 1.0f; }
 inline float __fdividef(float x, float y) {
-  const float magnitude = __builtin_fabsf(y);  // a divisor beyond 2^126 makes 0
+  const float magnitude = __builtin_fabsf(y);  // as documented, |y| above 2^126 gives 0
   return magnitude > 0x1p126f && magnitude <= 0x1.fffffep127f ? x * 0.0f : x / y;
 }
-// Some C libraries have functions of these names.
+// extern "C", since some C libraries declare functions of these names.
 extern "C" {
 inline float __expf(float x) noexcept { return expf(x); }
 inline float __exp10f(float x) noexcept { return exp10f(x); }

@@ -28,7 +28,7 @@ CUDAEMU_ATOMIC_INTEGER(atomicAnd, (old & value))
 CUDAEMU_ATOMIC_INTEGER(atomicOr, old | value)
 CUDAEMU_ATOMIC_INTEGER(atomicXor, old ^ value)
 
-// These two wrap at `value`, which makes a counter that resets itself.
+// These two wrap around at `value`.
 CUDAEMU_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUDAEMU_ATOMIC(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 

@@ -1,5 +1,5 @@
-// CUDA's atomic functions: the overloads that CUDA has, no others, so that a call which nvcc
-// rejects is rejected here as well. All are relaxed, as on the GPU; ordering takes __threadfence().
+// CUDA's atomic functions, with exactly CUDA's overloads, so that g++ rejects the calls that nvcc
+// rejects. As on the GPU all are relaxed; only __threadfence() orders them.
 #pragma once
 
 namespace cudaemu {
@@ -31,8 +31,8 @@ __forceinline__ To bits_as(From from) {
   return to;
 }
 
-// Always inlined, so that the address to which begin_atomic returns lies in the kernel: hazard
-// reports take file and line from it.
+// Always inlined, so that the return address of begin_atomic is in the kernel: reports of data races
+// derive file and line from it.
 template <class T, class Update>
 __forceinline__ T atomic_update(T *address, Update update, Scope scope = Scope::Device,
                                 bool acquires = true) {

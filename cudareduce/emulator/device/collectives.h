@@ -79,8 +79,8 @@ inline unsigned __activemask(cudaemu::Site at = cudaemu::Site::here()) {
   return cudaemu::converged_lanes(at, false);
 }
 
-// The lanes of `mask` that hold the same value: as often as there are different ones, the lowest
-// lane that is left shows its own to all.
+// The lanes of `mask` with the same value. Each iteration broadcasts the value of the lowest lane that
+// has no result yet, so there are as many iterations as different values.
 template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, cudaemu::Site at = cudaemu::Site::here()) {
   static_assert(cudaemu::number<T>, "a match takes numbers");

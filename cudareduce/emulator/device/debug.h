@@ -1,8 +1,8 @@
-// printf() and assert(), which a kernel has without asking for them.
+// printf() and assert(), which CUDA provides without an include.
 #pragma once
 
-// By this name in the runtime library, since the C library's own would write to standard output.
+// Renamed, since printf of the C library would write to standard output.
 extern "C" int printf(const char *format, ...) __asm__("cudaemu_printf");
 
-// A macro of this name from <assert.h> would end the process.
+// Replaces the macro of <assert.h>, which would end the process.
 #include <assert.h>

@@ -1,6 +1,5 @@
-// CUDAEMU_ENTRY(name, ...) makes a __global__ function known to the loader, with the arguments of
-// its __launch_bounds__. The loader adds one such line for each kernel at the end of the translation
-// unit.
+// CUDAEMU_ENTRY(name, ...) exports a __global__ function from the library; further arguments are those
+// of its __launch_bounds__. translation.py adds one such line per kernel at the end of the file.
 #pragma once
 #include "traits.h"
 
@@ -21,20 +20,20 @@ constexpr unsigned parameter_count(void (*)(A...)) {
   return sizeof...(A);
 }
 
-// Threads a block that __launch_bounds__ allows.
+// The number of threads per block that __launch_bounds__ allows.
 template <class... Others>
 constexpr unsigned first_of(unsigned first = 1024, Others...) {
   return first;
 }
 
-// Without alignment and in a section that the linker puts last: right behind all __shared__ variables.
+// Marks the end of all __shared__ variables: without alignment, in a section that the linker puts last.
 static thread_local char shared_segment_marker[BEHIND_SHARED]
     __attribute__((aligned(1), section(".tbss.end")));
 inline void *shared_segment() { return shared_segment_marker; }
 
 }  // namespace cudaemu
 
-// In the body of a branch or loop that contains a barrier: see BarrierScope in runtime.h.
+// Inserted into the body of a branch or loop that contains a barrier: see BarrierScope in runtime.h.
 #ifdef CUDAEMU_WATCHED
 #define CUDAEMU_BARRIER_SCOPE(line, loop) \
   const cudaemu::BarrierScope cudaemu_barrier_scope(line, loop);
@@ -42,10 +41,10 @@ inline void *shared_segment() { return shared_segment_marker; }
 #define CUDAEMU_BARRIER_SCOPE(line, loop)
 #endif
 
-// What a header adds to the start of every thread.
+// Functions that a header adds to the start of every thread.
 #define CUDAEMU_THREAD_BEGINS
 
-// A kernel of an external program by the name that C++ has for it, which may contain commas.
+// Exports a kernel of an external program. Its C++ name may contain commas.
 #define CUDAEMU_KERNEL(symbol, bound, ...)                                                   \
   extern "C" __attribute__((visibility("default")))                                          \
   const cudaemu::Entry cudaemu_entry_##symbol = {                                            \
@@ -60,7 +59,7 @@ inline void *shared_segment() { return shared_segment_marker; }
   extern "C" __attribute__((visibility("default"))) const unsigned cudaemu_bounds_##symbol = \
       bound;
 
-// A variable of an external program: where it is, and its bytes.
+// Exports address and size of a variable of an external program.
 #define CUDAEMU_VARIABLE(symbol, name)                                                         \
   extern "C" __attribute__((visibility("default"))) const void *const cudaemu_address_##symbol = \
       &name;                                                                                   \

@@ -2,7 +2,7 @@
 #pragma once
 #include <string.h>  // memcpy, which device code may call without asking for it
 
-// Caches do not exist here; the names only have to read and write memory.
+// The emulator has no caches, so these functions are plain loads and stores.
 #define CUDAEMU_LOAD(name)                   \
   template <class T>                         \
   __forceinline__ T name(const T *address) { \
@@ -58,8 +58,8 @@ inline unsigned long long __brevll(unsigned long long value) {
 }
 inline unsigned __brev(unsigned value) { return static_cast<unsigned>(__brevll(value) >> 32); }
 
-// The place of the n-th bit set in `mask`, upwards from bit `base` or, of a negative n, downwards;
-// of n = 0 it is `base` itself if that bit is set. None: all bits set.
+// Index of the n-th set bit of `mask`, counted upwards from bit `base`, or downwards for negative n.
+// For n = 0 the result is `base` if that bit is set. If there is no such bit, all bits are set.
 inline unsigned __fns(unsigned mask, unsigned base, int n) {
   const int step = n < 0 ? -1 : 1;
   int left = n < 0 ? -n : n == 0 ? 1 : n;
@@ -70,8 +70,8 @@ inline unsigned __fns(unsigned mask, unsigned base, int n) {
   return ~0u;
 }
 
-// The upper word of high:low shifted left, the lower one of it shifted right: by the shift modulo
-// 32 or, of the names that end in c, by 32 at most.
+// __funnelshift_l returns the upper word of high:low shifted left, __funnelshift_r the lower word of
+// it shifted right. The shift is taken modulo 32; in names with c it is clamped to 32.
 namespace cudaemu {
 inline uint64_t joined(unsigned low, unsigned high) {
   return static_cast<uint64_t>(high) << 32 | low;
@@ -91,7 +91,7 @@ inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>(cudaemu::joined(low, high) >> cudaemu::at_most_32(shift));
 }
 
-// Upper halves of products, products of the lower 24 bits.
+// Upper halves of products, and products of the lower 24 bits.
 inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) * b >> 32); }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
@@ -105,7 +105,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
 
-// Means, rounded down or, with an r, up; and differences added up.
+// Averages, rounded down (hadd) or up (rhadd), and sums of absolute differences (sad).
 inline int __hadd(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) + b >> 1); }
 inline int __rhadd(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) + b + 1 >> 1); }
 inline unsigned __uhadd(unsigned a, unsigned b) {
@@ -121,8 +121,8 @@ inline unsigned __usad(unsigned a, unsigned b, unsigned sum) {
   return sum + (a < b ? b - a : a - b);
 }
 
-// Each of the four low selector digits picks one of the eight bytes of b:a. Bit 3 of a digit asks
-// for the picked byte's sign in all bits instead.
+// Each of the four low hexadecimal digits of the selector selects one of the eight bytes of b:a. If
+// bit 3 of a digit is set, the sign of the byte is replicated to all eight bits.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   const uint64_t bytes = cudaemu::joined(a, b);
   unsigned result = 0;
@@ -137,7 +137,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 
 namespace cudaemu {
 
-// `count` parts of a, of type A, times as many bytes of b, from its byte `first` on.
+// Dot product of `count` parts of type A of a, and `count` bytes of b from byte `first` on.
 template <class A, class B, class Sum>
 inline Sum dot_product(unsigned a, unsigned b, Sum sum, unsigned count, unsigned first) {
   for (unsigned i = 0; i < count; i++) {

@@ -17,24 +17,24 @@
 #endif
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// A promise that is broken is a bug of the kernel.
+// If the condition is false, the kernel has a bug.
 #define __builtin_assume(...) \
   ((__VA_ARGS__)              \
        ? (void)0              \
        : cudaemu::assertion_failed("__builtin_assume: " #__VA_ARGS__, cudaemu::Site::here()))
 #define __assume __builtin_assume
 
-// Visible, so that the host can set it by name.
+// Exported, so that the host can set the variable by name.
 #define __constant__ __attribute__((visibility("default")))
 
-// One copy for each OS thread, and an OS thread runs one block at a time. At block scope
-// thread_local is implicitly static, so the declaration also works inside templates.
+// One copy per OS thread, which runs one block at a time. In a function thread_local is implicitly
+// static, so the declaration also works in templates.
 #define __shared__ thread_local
 
-// `extern __shared__ T name[];` is rewritten to this by the loader, on the same line.
+// translation.py replaces `extern __shared__ T name[];` in functions by this macro.
 #define CUDAEMU_DYNAMIC_SHARED(type, name) \
   type *name = static_cast<type *>(cudaemu::this_block.dynamic_shared)
-// And to this outside of functions.
+// The same at file scope.
 #define CUDAEMU_SHARED_OF_FILE(type, name) static const cudaemu::SharedOfFile<type> name
 
 namespace cudaemu {
@@ -49,7 +49,7 @@ template <typename T> struct SharedOfFile {
 #define gridDim (const_cast<const dim3 &>(cudaemu::this_block.grid))
 static constexpr int warpSize = 32;
 
-// The C library's, which CUDA's own headers bring along.
+// Functions of the C library that CUDA's headers declare.
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;

@@ -1,7 +1,7 @@
 // The mathematical functions that CUDA declares in the global namespace.
 //
-// The float overloads are templates: if the kernel includes a standard header that brings plain
-// overloads of the same signature, those win and nothing is declared twice.
+// The float overloads are templates. If the kernel includes a standard header with plain overloads of
+// the same signature, overload resolution prefers those.
 #pragma once
 #include "traits.h"
 
@@ -30,7 +30,7 @@ using OnlyLong = OnlyIf<same<T, long> || same<T, long long>>;
   inline T name(T x, T y) {                         \
     return name##f(x, y);                           \
   }
-// To an integer, or with an operand that is none of the type.
+// Functions with an integer result or operand.
 #define CUDAEMU_MATH_TO(result, name)               \
   extern "C" result name(double) noexcept;          \
   extern "C" result name##f(float) noexcept;        \
@@ -123,8 +123,8 @@ inline float norm3df(float x, float y, float z) { return hypotf(hypotf(x, y), z)
 inline double norm3d(double x, double y, double z) { return hypot(hypot(x, y), z); }
 inline float fdividef(float x, float y) { return x / y; }
 
-// A NaN operand is ignored, as IEEE's minNum and the GPU have it. Written out, because the calls
-// into the C library that the compiler would make of fminf cost more than the comparison.
+// A NaN operand is ignored, as by IEEE minNum and on the GPU. Written as comparisons, since g++ would
+// compile fminf to a call of the C library, which is slower.
 #define CUDAEMU_ALWAYS_INLINE extern "C" __attribute__((gnu_inline, always_inline)) inline
 #define CUDAEMU_FLOAT_MIN_MAX(min_name, max_name, type)                                            \
   CUDAEMU_ALWAYS_INLINE type min_name(type a, type b) noexcept { return a < b || b != b ? a : b; } \
@@ -151,8 +151,7 @@ CUDAEMU_MIN_MAX(ll, long long)
 CUDAEMU_MIN_MAX(ull, unsigned long long)
 #undef CUDAEMU_MIN_MAX
 
-// The overloads that CUDA has and no others: a call that none of them fits best is ambiguous, here
-// as for nvcc.
+// Exactly CUDA's overloads, so that a call that is ambiguous for nvcc is ambiguous here.
 #define CUDAEMU_MIN_MAX(a_type, b_type, type)                                  \
   inline type min(a_type a, b_type b) {                                        \
     return static_cast<type>(a) < static_cast<type>(b) ? static_cast<type>(a)  \

@@ -1,5 +1,5 @@
-// The atomic functions for a block alone and for the whole system, which few kernels name: they are
-// twice as many as the others.
+// The atomic functions of block and system scope. Few kernels use them, so they have a separate
+// header, which keeps compilation of the others fast.
 #pragma once
 
 #define CUDAEMU_ATOMIC(name, type, result)             \

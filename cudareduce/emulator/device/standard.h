@@ -1,4 +1,4 @@
-// What nvcc has included ahead of a text of the C++ library.
+// Headers of the C++ library that nvcc includes implicitly.
 #pragma once
 #include <type_traits>
 #include <utility>

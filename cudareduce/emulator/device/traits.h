@@ -1,4 +1,5 @@
-// What the emulator asks of types: <type_traits> and <utility> take as long to read as all the rest.
+// The type traits that the emulator needs. Including <type_traits> and <utility> would double the time
+// to parse its headers.
 #pragma once
 
 namespace cudaemu {

@@ -1,11 +1,11 @@
-// Two halfwords or four bytes of a word, each on its own: the video instructions.
+// The video (SIMD) instructions, which process the two halfwords or four bytes of a word separately.
 #pragma once
 #include <type_traits>
 
 namespace cudaemu {
 
-// Combines the parts of a and b one by one, each taken as `Part` and widened to int; of a result
-// too wide for its part the lower bits remain.
+// Combines each part of a with that of b, as values of type `Part` widened to int. Each result is
+// truncated to the bits of a part.
 template <class Part, class Combine>
 __forceinline__ unsigned each(unsigned a, unsigned b, Combine combine) {
   constexpr int bits = 8 * sizeof(Part);
@@ -17,7 +17,7 @@ __forceinline__ unsigned each(unsigned a, unsigned b, Combine combine) {
   return result;
 }
 
-// Its parts added up.
+// The sum of the parts.
 template <class Part>
 inline unsigned total(unsigned a) {
   unsigned sum = 0;
@@ -84,8 +84,8 @@ CUDAEMU_PARTS(4, char)
 #undef CUDAEMU_SIGNED_OR_NOT
 #undef CUDAEMU_COMPARE
 
-// Minima and maxima of three, and of a sum and a third, of words and of pairs of halfwords; with
-// `_relu` of 0 besides.
+// Minima and maxima of three operands, and of a sum and a third operand, for words and pairs of
+// halfwords. The result of `_relu` variants is at least 0.
 #define CUDAEMU_FOUR_OF_THREE(suffix, word, least, most, add, ...) \
   inline word __vimin3_##suffix(word a, word b, word c) {          \
     return __VA_ARGS__(least(least(a, b), c));                     \

@@ -1,4 +1,4 @@
-// assert() of a kernel. As in C, including this again takes notice of NDEBUG, hence no guard.
+// assert() for kernels. No include guard: as in C, each inclusion depends on the current NDEBUG.
 #undef assert
 #ifdef NDEBUG
 #define assert(...) ((void)0)

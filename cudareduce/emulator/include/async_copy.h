@@ -1,5 +1,5 @@
-// Asynchronous copies: one call begins a copy, another completes it. In between all bits of the
-// target are set, so that a kernel that reads it too early gets a wrong result.
+// Asynchronous copies: one call begins a copy, another completes it. Until then all bits of the target
+// are set, so that a kernel that reads it too early gets a wrong result.
 #pragma once
 
 #undef CUDAEMU_THREAD_BEGINS
@@ -24,7 +24,7 @@ __forceinline__ void poison_words(const Copy &copy) {
   copying(false);
 }
 
-// The widest power of two that divides both addresses and the number of bytes, 8 at most.
+// The largest power of two, at most 8, that divides both addresses and the number of bytes.
 inline size_t unit_of(const void *target, const void *source, size_t bytes) {
   const size_t all =
       reinterpret_cast<size_t>(target) | reinterpret_cast<size_t>(source) | bytes | 8;
@@ -42,7 +42,7 @@ __forceinline__ void begin_copy(void *target, const void *source, size_t bytes, 
   remember_copy(copy);
 }
 
-// The part of one of several threads, in units as wide as possible.
+// Begins one thread's part of a copy by several threads, in units as wide as possible.
 __forceinline__ void share_copy(void *target, const void *source, size_t bytes, size_t rank,
                                 size_t threads, const void *owner) {
   const size_t unit = unit_of(target, source, bytes), units = bytes / unit;
@@ -68,7 +68,7 @@ __forceinline__ void finish_copies(unsigned newest, const void *owner) {
 
 namespace cuda {
 
-// A size with a promised alignment, which is checked.
+// A size with an alignment that the caller guarantees; the alignment is checked.
 template <size_t alignment>
 struct aligned_size_t {
   static constexpr size_t align = alignment;

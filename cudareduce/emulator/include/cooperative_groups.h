@@ -1,4 +1,4 @@
-// Cooperative groups: the grid, the block, its tiles, and lanes of a warp that came together.
+// Cooperative groups: grid, cluster, block, tiles of a block, and coalesced lanes of a warp.
 #pragma once
 #include <utility>
 
@@ -14,7 +14,7 @@ using cudaemu::Site;
 
 inline unsigned lane() { return cudaemu::this_thread->rank % 32; }
 
-// A shuffle of a value of any size, 16 bytes at a time.
+// Shuffles a value of any size in pieces of at most 16 bytes.
 template <class T, class Shuffle>
 inline T in_pieces(const T &value, Shuffle shuffle) {
   if constexpr (sizeof(T) <= 16) {
@@ -30,7 +30,7 @@ inline T in_pieces(const T &value, Shuffle shuffle) {
   }
 }
 
-// Operations of a group of lanes in one warp, given by Group::mask().
+// Operations of a group of lanes in one warp; Group::mask() returns the lanes.
 template <class Group>
 class Lanes {
  public:
@@ -68,7 +68,7 @@ class Lanes {
 
 }  // namespace details
 
-// Any of the groups below, as far as all can do the same.
+// A group of any type below, with the operations that all of them have.
 class thread_group {
  public:
   void sync(details::Site at = details::Site::here()) const;
@@ -86,7 +86,7 @@ class thread_group {
   enum class Kind { Grid, Block, Lanes };
   thread_group(Kind kind, unsigned mask = 0) : kind_(kind), mask_(mask) {}
   Kind kind_;
-  unsigned mask_;  // of lanes
+  unsigned mask_;  // for Kind::Lanes
 };
 
 class thread_block {
@@ -105,7 +105,7 @@ class thread_block {
   operator thread_group() const { return {thread_group::Kind::Block}; }
 };
 
-// What tiles wider than a warp need on older GPUs; here they do without.
+// Memory for tiles wider than a warp on older GPUs; the emulator does not use it.
 template <unsigned max_block_size = 1024>
 struct block_tile_memory {
   char unused;
@@ -113,8 +113,7 @@ struct block_tile_memory {
 
 inline thread_block this_thread_block() { return {}; }
 
-// Whoever is launched in no cluster is one of its own: what a header does not ask for, and a file
-// without one is launched without.
+// A block launched without clusters is a cluster of one block.
 class cluster_group : public thread_block {
  public:
   static unsigned num_blocks() { return 1; }
@@ -133,8 +132,7 @@ inline thread_block this_thread_block(block_tile_memory<max_block_size> &) {
   return {};
 }
 
-// With the lanes in the order of their number. A rank of a lane that does not take part gives a
-// shuffle back the caller's own value.
+// Ranks are in the order of lanes. A shuffle from a rank outside the group returns the caller's value.
 class coalesced_group : public details::Lanes<coalesced_group> {
  public:
   explicit coalesced_group(unsigned mask, unsigned rank = 0, unsigned count = 1)
@@ -170,7 +168,7 @@ class coalesced_group : public details::Lanes<coalesced_group> {
   unsigned mask_, meta_rank_, meta_size_;
 };
 
-// Whoever of the warp can come here does, as on a GPU that keeps a warp together.
+// The lanes of the warp that can reach this call, as on a GPU that keeps a warp converged.
 inline coalesced_group coalesced_threads(details::Site at = details::Site::here()) {
   return coalesced_group(cudaemu::converged_lanes(at));
 }
@@ -182,7 +180,7 @@ struct SizeOf {
   static unsigned threads() { return thread_block::size(); }
 };
 
-// Tiles of a warp.
+// Tiles within a warp.
 template <unsigned tile_size, class Tile, bool wide>
 class TileOperations : public Lanes<Tile> {
  public:
@@ -213,8 +211,8 @@ class TileOperations : public Lanes<Tile> {
   static unsigned first_lane() { return lane() / tile_size * tile_size; }
 };
 
-// Tiles of several warps. They meet at a counter in shared memory, whose last ten bits are ones when
-// the block begins, and which every meeting raises by the number of threads.
+// Tiles of several warps. They synchronise at a counter in shared memory. Its low ten bits are ones
+// when the block begins, and every synchronisation adds the number of threads of the tile.
 template <unsigned tile_size, class Tile>
 class TileOperations<tile_size, Tile, true> {
  public:
@@ -248,8 +246,8 @@ class TileOperations<tile_size, Tile, true> {
     return folded(__all_sync(cudaemu::FULL_WARP, predicate, at), at,
                   [](int a, int b) { return a & b; });
   }
-  // What the warps of the tile have, of which each lane gives the same, combined in their order; by
-  // those before this one alone if `before` is given, which tells if there are any.
+  // Combines one value per warp, the same in all of its lanes, in the order of warps. If `before` is
+  // not null, combines only the warps before this one and sets *before to whether there are any.
   template <class T, class Combine>
   __forceinline__ static T folded(T of_warp, Site at, Combine combine, bool *before = nullptr) {
     T *const cell = cells<T>();
@@ -316,7 +314,7 @@ thread_block_tile<tile_size, Parent> tiled_partition(const Parent &) {
   return {};
 }
 
-// As many lanes a group as asked for, in their order; the last may have fewer.
+// Splits the lanes into consecutive groups of the requested size; the last may be smaller.
 inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned tile_size) {
   const unsigned rank = parent.thread_rank() / tile_size;
   unsigned mask = 0, place = 0;
@@ -332,7 +330,7 @@ inline thread_group tiled_partition(const thread_group &parent, unsigned tile_si
   return tiled_partition(warp, tile_size);
 }
 
-// The lanes of the group with the same label or predicate.
+// The subgroup of lanes with the same label or predicate.
 template <class Group, class Label>
 coalesced_group labeled_partition(const Group &group, Label label,
                                   details::Site at = details::Site::here()) {
@@ -411,7 +409,7 @@ auto group_size(const Group &group) {
   return group.size();
 }
 
-// One of the group does it, and tells the others what came of it.
+// One thread of the group calls the function; the second form broadcasts its result.
 template <class Group, class Function, class... Arguments>
 void invoke_one(const Group &group, Function &&function, Arguments &&...arguments) {
   if (group.thread_rank() == 0) function(std::forward<Arguments>(arguments)...);

@@ -10,13 +10,13 @@ inline unsigned short half_from_float(float value) {
   if (magnitude > 0x7f800000) return 0x7fff;  // NaN, the one that the GPU returns
   if (magnitude >= 0x47800000) return static_cast<unsigned short>(sign | 0x7c00);  // 2^16 and more
   if (magnitude < 0x38800000) {
-    // Below 2^-14 a half counts in units of 2^-24, which is the last place of a float of 0.5. The
-    // addition therefore rounds exactly where it must.
+    // Below 2^-14 the spacing of half values is 2^-24, which is that of floats near 0.5. Adding 0.5
+    // therefore rounds at the right bit.
     const float rounded = bits_as<float>(magnitude) + 0.5f;
     return static_cast<unsigned short>(sign | (bits_as<uint32_t>(rounded) - 0x3f000000));
   }
-  // Drop 13 bits of the fraction, to nearest, ties to even; a carry into the exponent is right, up
-  // to and including infinity. Then the exponent's bias goes from 127 to 15.
+  // Round off 13 bits of the fraction to nearest, ties to even; a carry into the exponent gives the
+  // right result, including infinity. Then change the exponent's bias from 127 to 15.
   const uint32_t odd = magnitude >> 13 & 1;
   const uint32_t rounded = (magnitude + 0xfff + odd) >> 13;
   return static_cast<unsigned short>(sign | (rounded - ((127 - 15) << 10)));

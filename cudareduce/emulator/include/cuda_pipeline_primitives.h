@@ -1,8 +1,8 @@
-// Asynchronous copies of a thread, by the names that C has.
+// Asynchronous copies of a thread: the C functions.
 #pragma once
 #include "async_copy.h"
 
-// The last `zeros` bytes of the target become 0 instead.
+// The last `zeros` bytes of the target are set to 0 instead of copied.
 __forceinline__ void __pipeline_memcpy_async(void *target, const void *source, size_t bytes,
                                              size_t zeros = 0) {
   cudaemu::begin_copy(target, source, bytes - zeros, nullptr);

@@ -1,5 +1,4 @@
-// cuda::std as far as it is the standard library under another name. A header of it includes this,
-// after the standard one that it stands for.
+// cuda::std as an alias of std. The headers of cuda/std include the standard header, then this one.
 #pragma once
 
 namespace std {}

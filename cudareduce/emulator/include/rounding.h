@@ -1,5 +1,5 @@
-// Roundings on the way to a 16-bit float. To round to odd is to set the last bit of what is not
-// exact: then a second rounding, to at most half as many bits, ends where a single one would have.
+// Rounding to odd, for conversions to 16-bit floats: an inexact result gets its last bit set. A second
+// rounding, to at most half as many bits, then gives the same result as a single rounding.
 #pragma once
 #include "../device/arithmetic.h"
 
@@ -14,7 +14,7 @@ inline float odd_float(double value) {
   return bits_as<float>(too_far ? bits - 1 : bits + 1);
 }
 
-// Of integers beyond 2^53 the lower bits only say that there are some.
+// For integers beyond 2^53, the lowest bits are reduced to one bit that is set if any of them is.
 inline double odd_double(unsigned long long value) {
   return static_cast<double>(value >> 53 == 0 ? value
                                               : value >> 12 << 12 | ((value & 4095) != 0) << 11);

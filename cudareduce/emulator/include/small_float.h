@@ -33,19 +33,19 @@ inline CUDAEMU_SMALL_FLOAT as_small(unsigned short bits, const CUDAEMU_SMALL_FLO
   return bits_as<CUDAEMU_SMALL_FLOAT>(bits);
 }
 
-// The smaller or the larger of two; a NaN counts as none, unless it `spreads`.
+// The minimum or maximum of two; NaN operands are ignored unless `propagate`.
 inline CUDAEMU_SMALL_FLOAT extreme(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b, bool larger,
-                                   bool spreads) {
+                                   bool propagate) {
   const float x = a, y = b;
   if (x != x || y != y) {
-    if (spreads || (x != x && y != y)) return bits_as<CUDAEMU_SMALL_FLOAT>((unsigned short)0x7fff);
+    if (propagate || (x != x && y != y)) return bits_as<CUDAEMU_SMALL_FLOAT>((unsigned short)0x7fff);
     return x != x ? b : a;
   }
-  if (x == y) return (a.bits >> 15) == larger ? b : a;  // zeros, by their signs
+  if (x == y) return (a.bits >> 15) == larger ? b : a;  // -0 is less than +0
   return (x < y) == larger ? b : a;
 }
 
-// The nearest, then one place nearer to where the rounding goes.
+// Rounds to nearest, then by one unit in the direction of the rounding mode if that is needed.
 inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_FLOAT *) {
   CUDAEMU_SMALL_FLOAT nearest = value;
   const float back = nearest;
@@ -62,10 +62,10 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
 
 #define CUDAEMU_PASTE_3(a, b, c) a##b##c
 #define CUDAEMU_PASTE(a, b, c) CUDAEMU_PASTE_3(a, b, c)
-// The name of the type between two other parts of a name.
+// Pastes the name of the type between two parts of a name.
 #define CUDAEMU_NAME(before, after) CUDAEMU_PASTE(before, CUDAEMU_SMALL_NAME, after)
 
-// One name for both types: operations on a pair apply to both of its numbers.
+// Operations on a pair apply to each of its numbers and have the same name.
 #define CUDAEMU_OF_1(name, pair_name, result)                               \
   inline CUDAEMU_SMALL_FLOAT name(CUDAEMU_SMALL_FLOAT a) { return result; } \
   inline CUDAEMU_SMALL_FLOAT_2 pair_name(CUDAEMU_SMALL_FLOAT_2 a) { return {name(a.x), name(a.y)}; }
@@ -84,7 +84,7 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
     return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                                     \
   }
 
-// Arithmetic rounds after every operation, and a comparison is that of the values.
+// Arithmetic rounds after every operation; comparisons compare the values as floats.
 #define CUDAEMU_ARITHMETIC(op)                                                                   \
   inline CUDAEMU_SMALL_FLOAT operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {         \
     return static_cast<float>(a) op static_cast<float>(b);                                       \
@@ -99,8 +99,8 @@ inline CUDAEMU_SMALL_FLOAT directed(float value, int mode, const CUDAEMU_SMALL_F
       (CUDAEMU_SMALL_FLOAT_2 & a, CUDAEMU_SMALL_FLOAT_2 b) {                                     \
     return a = a op b;                                                                           \
   }
-// `u`: also true where one is NaN. Of pairs: 1 or 0 in each part, all ones or zeros in each part,
-// and whether both are true.
+// `u` variants are also true if an operand is NaN. For pairs there are three results: 1 or 0 in each
+// part, all bits set or clear in each part, and whether both parts are true.
 #define CUDAEMU_COMPARISON(op, name, unordered)                               \
   inline bool operator op(CUDAEMU_SMALL_FLOAT a, CUDAEMU_SMALL_FLOAT b) {     \
     return static_cast<float>(a) op static_cast<float>(b);                    \
@@ -163,7 +163,8 @@ CUDAEMU_OF_2(__hmax, __hmax2, cudaemu::extreme(a, b, true, false))
 CUDAEMU_OF_2(__hmin, __hmin2, cudaemu::extreme(a, b, false, false))
 CUDAEMU_OF_2(__hmax_nan, __hmax2_nan, cudaemu::extreme(a, b, true, true))
 CUDAEMU_OF_2(__hmin_nan, __hmin2_nan, cudaemu::extreme(a, b, false, true))
-// The product of two is exact in double; the sum is rounded to odd there, and so once in all.
+// A fused multiply-add: the product is exact in double, and the sum is rounded to odd in double, so
+// the result is rounded only once.
 CUDAEMU_OF_3(__hfma, __hfma2, cudaemu::odd_sum(static_cast<double>(a) * static_cast<float>(b), c))
 CUDAEMU_OF_3(__hfma_sat, __hfma2_sat, __saturatef(__hfma(a, b, c)))
 CUDAEMU_OF_3(__hfma_relu, __hfma2_relu, __hmax_nan(__hfma(a, b, c), 0.0f))
@@ -187,7 +188,7 @@ CUDAEMU_FUNCTION(trunc, truncf(a))
 CUDAEMU_FUNCTION(rint, rintf(a))
 #undef CUDAEMU_FUNCTION
 
-// Pairs, their halves, and floats.
+// Conversions between pairs, their halves, and floats.
 inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__low2, )(CUDAEMU_SMALL_FLOAT_2 a) { return a.x; }
 inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__high2, )(CUDAEMU_SMALL_FLOAT_2 a) { return a.y; }
 inline CUDAEMU_SMALL_FLOAT_2 CUDAEMU_NAME(__low2, 2)(CUDAEMU_SMALL_FLOAT_2 a) { return {a.x, a.x}; }
@@ -228,8 +229,7 @@ inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(__short_as_, )(short bits) {
   return cudaemu::bits_as<CUDAEMU_SMALL_FLOAT>(bits);
 }
 
-// Conversions that name their rounding. From integers they go through a float that is rounded
-// alike.
+// Conversions with an explicit rounding mode. Integers are first converted to float in the same mode.
 #define CUDAEMU_ROUNDINGS(name, from, nearest, directed_float)                   \
   inline CUDAEMU_SMALL_FLOAT CUDAEMU_NAME(name, _rn)(from a) { return nearest; } \
   CUDAEMU_DIRECTED(name, _rz, from, directed_float##_rz, FE_TOWARDZERO)          \
@@ -266,7 +266,7 @@ CUDAEMU_INTEGER(ushort, unsigned short)
 CUDAEMU_INTEGER(ll, long long)
 CUDAEMU_INTEGER(ull, unsigned long long)
 
-// One address, one number; of a pair each part on its own.
+// Atomic on one number; for a pair, on each part separately.
 __forceinline__ CUDAEMU_SMALL_FLOAT atomicAdd(CUDAEMU_SMALL_FLOAT *address,
                                               CUDAEMU_SMALL_FLOAT value) {
   return cudaemu::atomic_update(

@@ -6,7 +6,7 @@
 
 namespace cooperative_groups {
 
-// The threads of the group share the bytes among them.
+// Each thread of the group copies a part of the bytes.
 template <class Group, class T, class Bytes>
 __forceinline__ void memcpy_async(const Group &group, T *target, const T *source, Bytes bytes) {
   cudaemu::share_copy(target, source, static_cast<size_t>(bytes),

@@ -29,7 +29,7 @@ struct bit_xor {
   T operator()(T a, T b) const { return a ^ b; }
 };
 
-// A butterfly: every lane receives the result, as with CUDA's own.
+// A butterfly reduction: every lane receives the result, as in CUDA.
 template <unsigned tile_size, class Parent, class T, class Combine>
 __forceinline__ T reduce(const thread_block_tile<tile_size, Parent> &tile, T value,
                          Combine &&combine, details::Site at = details::Site::here()) {
@@ -44,7 +44,8 @@ __forceinline__ T reduce(const thread_block_tile<tile_size, Parent> &tile, T val
   }
 }
 
-// Each step doubles the neighbours above that a lane knows of; the lowest ends up knowing all.
+// Each step doubles the number of higher lanes that a lane's value includes; the lowest lane's value
+// then includes all.
 template <class T, class Combine>
 T reduce(const coalesced_group &group, T value, Combine &&combine,
          details::Site at = details::Site::here()) {
@@ -55,7 +56,7 @@ T reduce(const coalesced_group &group, T value, Combine &&combine,
   return group.shfl(value, 0, at);
 }
 
-// What one thread of the group then stores, or combines with an atomic object.
+// Reductions whose result one thread of the group stores, or combines with an atomic object.
 template <class Group, class T, class Value, class Combine>
 void reduce_store_async(const Group &group, T *target, Value value, Combine &&combine,
                         details::Site at = details::Site::here()) {

@@ -6,7 +6,7 @@ namespace cooperative_groups {
 
 namespace details {
 
-// Each step doubles the neighbours below that a lane has taken in.
+// Each step doubles the number of lower lanes that a lane's value includes.
 template <class Group, class T, class Combine>
 T scan_of_lanes(const Group &group, T value, Combine &combine, Site at) {
   for (unsigned by = 1; by < group.size(); by *= 2) {
@@ -37,7 +37,7 @@ __forceinline__ T inclusive_scan(const thread_block_tile<tile_size, Parent> &til
   }
 }
 
-// The first thread of the group gets a value of nothing, T{}.
+// The first thread of the group gets T{}.
 template <class T, class Combine>
 T exclusive_scan(const coalesced_group &group, T value, Combine &&combine,
                  details::Site at = details::Site::here()) {

@@ -1,6 +1,6 @@
-// Of CUB what kernels call inside a block: sums and other folds of a block's or a warp's values.
-// Its answer is the first thread's alone; of the others nothing is known, so they keep their own.
-// What it keeps in shared memory may be used again only behind a barrier, and nothing here is one.
+// CUB's reductions of a block's and a warp's values. Only the first thread gets the result; in CUB the
+// others' return values are undefined, here they are their own values. As in CUB, a barrier is needed
+// before the temporary storage is reused.
 #pragma once
 
 namespace cub {
