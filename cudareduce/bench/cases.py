@@ -15,7 +15,7 @@ from cudareduce.launch.case import Case, Shape
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.transforms import try_map
+from cudareduce.reduction.transforms import check_transform
 from cudareduce.verify.test_sets import ROW_SHAPES
 from cudareduce.verify.verdict import Verdict, skipped
 
@@ -36,7 +36,7 @@ def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]
     tables = _tables(session, choices)
     found: dict[Reduction, Cases] = {}
     for reduction, some in session.settings.shares(choices).items():
-        try_map(reduction)
+        check_transform(reduction)
         mine = found[reduction] = []
         for sms, choice in product(session.settings.sms, some):
             if choice.among:

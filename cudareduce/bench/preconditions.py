@@ -26,7 +26,7 @@ from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.reference import most_bounded
+from cudareduce.reduction.reference import max_bounded_size
 from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes, watched_test_set
 from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
 
@@ -237,7 +237,7 @@ def _with_precondition(
         if sizes is None:
             return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
-        sizes["most"] = min(sizes.get("most") or 2**62, most_bounded(case.reduction))
+        sizes["most"] = min(sizes.get("most") or 2**62, max_bounded_size(case.reduction))
     found = _asking(whole, **sizes)
     for name in every:
         for weaker in _WEAKER.get((name, every[name]), (False,)):

@@ -27,10 +27,10 @@ from cudareduce.library.header import SOURCES
 from cudareduce.library.mapped import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.progress import phase, say
-from cudareduce.reduction.dtypes import DTYPES, only_counts
+from cudareduce.reduction.dtypes import DTYPES, holds_counts_only
 from cudareduce.reduction.inputs import why_no_pattern
 from cudareduce.reduction.operators import OPERATORS, Map, Operator, Reduction, reduction_of
-from cudareduce.reduction.transforms import broken_law, own_operator, try_map
+from cudareduce.reduction.transforms import associativity_warning, check_transform, custom_operator
 from cudareduce.report.publish import Outputs
 from cudareduce.signals import held
 from cudareduce.temporary import temporary_folder
@@ -247,7 +247,7 @@ def _settings(
         raise UsageError("--map goes with --op, and not with --op-expr: put the map into it")
     reductions = _reductions(problem, ops, dtypes, mapped)
     for reduction in reductions:
-        try_map(reduction)
+        check_transform(reduction)
         reason = why_no_pattern(pattern or "random", reduction)
         if reason:
             raise UsageError(reason)
@@ -268,8 +268,8 @@ def _reductions(
     for dtype in dtypes:
         operators: Sequence[str | Operator] = ops
         if problem.op_expr is not None:
-            own = own_operator(problem.op_expr, problem.identity, DTYPES[dtype], problem.rtol)
-            warning = broken_law(own, DTYPES[dtype])
+            own = custom_operator(problem.op_expr, problem.identity, DTYPES[dtype], problem.rtol)
+            warning = associativity_warning(own, DTYPES[dtype])
             if warning:
                 say(f"Warning: {warning}.")
             operators = [own]
@@ -287,7 +287,7 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
     for (op, dtype), acc in product(pairs, DTYPES):
         with suppress(UsageError):
             found.append(reduction_of(op, dtype, acc, mapped))
-        if op == "sum" and only_counts(DTYPES[dtype], DTYPES[acc]):
+        if op == "sum" and holds_counts_only(DTYPES[dtype], DTYPES[acc]):
             found.append(Reduction(OPERATORS[op], DTYPES[dtype], DTYPES[acc], mapped))
     return tuple(found)
 

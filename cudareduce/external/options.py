@@ -12,7 +12,7 @@ from cudareduce.library.header import Finish, GridRule
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Map, Reduction, reduction_of
 from cudareduce.reduction.sizes import parse_size
-from cudareduce.reduction.transforms import own_operator
+from cudareduce.reduction.transforms import custom_operator
 
 #: The largest buffer that --arg requests, in bytes.
 _MOST_MEMORY = 2**28
@@ -158,7 +158,7 @@ class Requested:
         """The named reductions of elements of a type; () if no operator and no transform is
         named. Raises UsageError."""
         if self.op_expr is not None:
-            own = own_operator(self.op_expr, self.identity, dtype, self.rtol)
+            own = custom_operator(self.op_expr, self.identity, dtype, self.rtol)
             return (reduction_of(own, dtype.name),)
         ops = self.op or (("sum",) if self.map else ())
         found = (reduction_of(op, dtype.name, None, self.map) for op in ops)

@@ -10,8 +10,8 @@ Kind = Literal["float", "int", "uint"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type of `size` bytes: its name in CUDA C++, and the NumPy dtype that holds its
-    bits."""
+    """An element type: `size` in bytes, `cpp` is its CUDA C++ name, `storage` the NumPy dtype that
+    holds its bits."""
 
     name: str
     kind: Kind
@@ -26,12 +26,12 @@ class DType:
                 "float64": 2.0**-52}.get(self.name, 0.0)  # fmt: skip
 
     @property
-    def beyond(self) -> float:
-        """The smallest power of two beyond the range of a 16-bit float type."""
+    def overflow_limit(self) -> float:
+        """The smallest power of two that overflows this 16-bit float type."""
         return 2.0 ** {"float16": 16, "bfloat16": 128}[self.name]
 
 
-#: NumPy has no bfloat16: its bits are held as uint16.
+#: The element types by name. NumPy has no bfloat16, so its bits are stored as uint16.
 DTYPES: dict[str, DType] = {
     dtype.name: dtype
     for dtype in (
@@ -58,16 +58,16 @@ ALIASES = {
     "long": "int64", "i64": "int64", "u64": "uint64",
 }  # fmt: skip
 
-#: Narrow types accumulate in 32 bits: float16 has 11 bits of significand, int8 overflows at 128.
+#: Types with a wider default accumulator: float16 has an 11-bit significand, int8 overflows at 128.
 _WIDENED = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "uint32"}
 
 
-def only_counts(read: DType, kept: DType) -> bool:
-    """True if the type `kept` has no fractions and the type `read` has: it can hold counts of
-    elements, but no sum."""
-    return read.kind == "float" != kept.kind
+def holds_counts_only(dtype: DType, acc: DType) -> bool:
+    """True for an integer accumulator of float elements: it can hold counts of elements, but not
+    their sum."""
+    return dtype.kind == "float" != acc.kind
 
 
 def accumulator(dtype: DType) -> DType:
-    """The default type of sums; for means of integers see `reduction_of`."""
+    """The default accumulator type. For means of integers, `reduction_of` uses float64 instead."""
     return DTYPES[_WIDENED.get(dtype.name, dtype.name)]

@@ -1,8 +1,8 @@
-"""Input data: named patterns, generated from a seed, whose results are hard to get right by luck.
+"""Input data in named patterns, generated from a seed, for which wrong kernels give wrong results.
 
-Within an error bound, random data hides one lost element among a million. So each operator has
-patterns with an exact result, and extrema have one with the result at every index that a kernel
-might miss. `patterns` selects the patterns that verify a reduction.
+With random data, an error bound hides one lost element in a million. So each operator has patterns
+with an exact result. Minima and maxima have patterns that put the result at each index that a
+kernel might miss. `patterns.py` selects the patterns for a reduction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudareduce.cuda_source import literals, parse_cuda
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.patterns import PATTERNS
-from cudareduce.reduction.transforms import fold_mapped
+from cudareduce.reduction.transforms import reduce_transformed
 
 Array = np.ndarray
 
@@ -29,17 +29,18 @@ _SPECIAL = ("neutral", "finite", "one-sided", "close", "close-below", "zeros", "
 #: Patterns that put a value at given indices of each row.
 _PLANTED = ("extremum", "tie", "nan", "-nan", "inf", "-inf", "zero", "clash")
 _SUMS = ("sum", "mean")
-#: Patterns whose products round; of the others every partial product is exact.
+#: Patterns whose products round; in all others every partial product is exact.
 _ROUNDED_PRODUCTS = ("spread", "rising", "falling", "cancel")
-#: Patterns whose bound holds for any summation order, so even for a sum from first to last.
+#: Patterns whose error bound assumes a sequential sum, so that it holds for any summation order.
 _IN_ANY_ORDER = ("uneven",)
 
 
 def make_all(
     pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0, positive: str = ""
 ) -> tuple[Array, ...]:
-    """The elements of each input in memory order; values are planted in the first. With `positive`
-    they are shifted above 0, with "normal" also above subnormal numbers."""
+    """The elements of each input of a reduction, in memory order. The pattern's special values are
+    in the first input only. If `positive` is not empty, all elements are shifted above 0; if it is
+    "normal", also above the subnormal numbers."""
     inputs = (
         make(pattern, reduction, n, rows, seed, second=k > 0) for k in range(reduction.inputs)
     )
@@ -53,11 +54,11 @@ def make(
     pattern: str, reduction: Reduction, n: int, rows: int = 1, seed: int = 0, *,
     second: bool = False,
 ) -> Array:  # fmt: skip
-    """`rows * n` elements in the storage type of `reduction.dtype`, row after row; NAME:A,B plants
-    a value at the indices A and B of each row.
+    """`rows * n` elements of a pattern in the storage type of `reduction.dtype`, row by row. A
+    pattern NAME:A,B puts its special value at the indices A and B of each row.
 
-    The same seed, n and rows give the same elements, and different ones for the `second` input of a
-    transform. Raises ValueError for an unknown pattern.
+    Elements depend on seed, n and rows only; the `second` input of a transform has different ones.
+    Raises ValueError for an unknown pattern.
     """
     rng = np.random.default_rng([seed, n, rows, *([1] if second else [])])
     name, _, text = pattern.partition(":")
@@ -65,7 +66,7 @@ def make(
     if name not in (*PATTERNS, *_SPECIAL, *_PLANTED):
         raise ValueError(f"there is no pattern {pattern!r}")
     if name != "nan" and bool(indices) != (name in _PLANTED):
-        raise ValueError(f"the pattern {pattern!r} must say where, or must not")
+        raise ValueError(f"the pattern {pattern!r} lacks indices, or takes none")
     if name == "nan" and n and not indices:
         indices = [n // 2, n - 1]
     if name == "exact" and reduction.map and reduction.acc.kind == "float":
@@ -81,9 +82,9 @@ def make(
     return stored(values, reduction.dtype)
 
 
-def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
-    """True if no partial sum or product of a pattern's elements rounds in the accumulator's type;
-    for a transform its reference knows."""
+def is_exact(pattern: str, reduction: Reduction) -> bool:
+    """True if all partial sums or products of the pattern's elements are exact in the accumulator.
+    False for a transform, whose `Reference.exact` gives this instead."""
     if reduction.map:
         return False
     if reduction.op.name == "prod":
@@ -92,8 +93,8 @@ def rounds_nothing(pattern: str, reduction: Reduction) -> bool:
 
 
 def roundings(pattern: str, reduction: Reduction, n: int, depth: int) -> int:
-    """The number of roundings that the bound of a result assumes, for additions of this depth: in a
-    product the errors of all multiplications meet."""
+    """The number of roundings that the error bound of a result assumes: `depth`, the depth of the
+    summation tree, or `n` for products, whose relative errors add up over all factors."""
     return n if reduction.op.name == "prod" or pattern in _IN_ANY_ORDER else depth
 
 
@@ -106,28 +107,26 @@ def why_no_pattern(pattern: str, reduction: Reduction) -> str | None:
             f"{reduction.dtype.name}: only there do errors depend on what cancels"
         )
     if pattern == "cancel" and reduction.map:
-        return (
-            "--pattern cancel goes without --map: what a map makes of its elements does not cancel"
-        )
+        return "--pattern cancel does not work with --map: transformed elements would not cancel"
     return None
 
 
 def digits(dtype: DType) -> int:
-    """Binary digits of a float type's significand, or of an integer without its sign."""
+    """The number of binary digits of a float type's significand, or of an integer without sign."""
     if dtype.kind != "float":
         return 8 * dtype.size - (dtype.kind == "int")
     return 1 - round(math.log2(dtype.epsilon))
 
 
 def as_numbers(data: Array, dtype: DType) -> Array:
-    """Stored elements as numbers for NumPy: bfloat16 as float32, others unchanged."""
+    """Converts elements from storage to numbers: bfloat16 to float32, others unchanged."""
     if dtype.name != "bfloat16":
         return data
     return np.asarray((data.astype(np.uint32) << 16).view(np.float32))
 
 
 def stored(values: Array, dtype: DType) -> Array:
-    """Numbers as stored elements of a type: bfloat16 as its bits."""
+    """Converts numbers to the storage of a type, with rounding; bfloat16 becomes its bits."""
     if dtype.name != "bfloat16":
         return values.astype(dtype.storage, copy=False)
     bits = values.astype(np.float32).view(np.uint32)
@@ -138,7 +137,8 @@ def stored(values: Array, dtype: DType) -> Array:
 
 
 def as_results(values: Array, reduction: Reduction) -> Array:
-    """Numbers rounded to the type that results are stored in, in the type they are judged in."""
+    """Rounds numbers to the type in which a kernel stores results. Narrowed results are returned in
+    the accumulator's type, in which they are compared."""
     if reduction.stored is None:
         return values.astype(reduction.result_dtype)
     with np.errstate(over="ignore"):
@@ -146,14 +146,14 @@ def as_results(values: Array, reduction: Reduction) -> Array:
     return as_numbers(kept, reduction.stored).astype(reduction.acc.storage)
 
 
-#: A positive number in all float types.
+#: A positive normal number in every float type.
 _SMALL = 2.0**-14
 
 
 def make_positive(data: Array, reduction: Reduction, *, normal: bool = False) -> Array:
-    """Stored elements shifted above 0 in the same order; -infinity becomes the smallest number, or
-    the smallest `normal` one, and NaN loses its sign. Elements that fit a narrower type keep their
-    magnitudes."""
+    """Shifts stored elements above 0 without changing their order. -infinity becomes the smallest
+    positive number, or the smallest normal one if `normal`; NaN loses its sign. Integers of a
+    reduction `within` a type become their magnitudes."""
     dtype = reduction.dtype
     if reduction.within and dtype.kind == "int":
         return np.asarray(np.abs(data))
@@ -171,7 +171,7 @@ def make_positive(data: Array, reduction: Reduction, *, normal: bool = False) ->
 
 
 def without_nan(data: Array, reduction: Reduction) -> Array:
-    """Stored elements with each NaN replaced by an infinity that is never the extremum."""
+    """Replaces each NaN by the infinity that is the identity of the minimum or maximum."""
     if reduction.dtype.kind != "float":
         return data
     numbers = as_numbers(data, reduction.dtype)
@@ -181,37 +181,38 @@ def without_nan(data: Array, reduction: Reduction) -> Array:
     )
 
 
-#: Elements that `varies` transforms, and their patterns.
+#: The number of elements that `varies` transforms, and their patterns.
 _VARIES_ELEMENTS, _VARIES_PATTERNS = 4096, ("named", "random")
 
 
 @cache
 def varies(reduction: Reduction, *, positive: str = "") -> bool:
-    """True if a transform has more than one finite value on the test inputs, which are above 0 if
-    `positive`. Raises what `fold_mapped` raises."""
+    """True if a transform is not constant: it has several finite values on the test inputs, which
+    are above 0 if `positive`. Raises what `reduce_transformed` raises."""
     for pattern in _VARIES_PATTERNS:
         data = make_all(pattern, reduction, _VARIES_ELEMENTS, positive=positive)
-        columns = tuple(as_numbers(one, reduction.dtype).reshape(-1, 1) for one in data)
-        values = np.asarray(fold_mapped(reduction, columns).result, dtype=float)
+        columns = tuple(as_numbers(array, reduction.dtype).reshape(-1, 1) for array in data)
+        values = np.asarray(reduce_transformed(reduction, columns).result, dtype=float)
         if len(np.unique(values[np.isfinite(values)])) > 1:
             return True
     return False
 
 
-#: Exponents of the largest powers of two.
+#: Exponents of the largest power of two of each float type.
 _EXPONENT = {"float16": 15, "bfloat16": 127, "float32": 127, "float64": 1023}
-#: `close`: elements are among this many neighbours in the last digits.
+#: Pattern `close`: elements are at most this many representable values apart.
 _NEIGHBOURS = 1000
-#: `spread`: log2 of the product's deviation, in standard deviations of one factor.
+#: Pattern `spread`: exponents of factors are below _SPREAD / sqrt(n), so that the product stays in
+#: range.
 _SPREAD = 8
-#: `large`: exponent of the elements, except for float16, where they are at the end of the range.
+#: Pattern `large`: exponent of the elements. Those of float16 are at the end of its range.
 _LARGE = 100
-#: `cancel`: elements that remain, each below 2^-10.
+#: Pattern `cancel`: this many elements, each below 2^-10, have no negative counterpart.
 _REMAINDER = 3
 
 
-def number_kind(dtype: DType) -> str:
-    """The NumPy dtype in which elements are generated: 16-bit floats as float32."""
+def number_dtype(dtype: DType) -> str:
+    """The NumPy dtype in which elements are generated: float32 for 16-bit floats."""
     return "float32" if dtype.kind == "float" and dtype.size < 8 else dtype.storage
 
 
@@ -224,19 +225,19 @@ def _range(dtype: DType) -> tuple[Any, Any]:
 
 
 def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
-    """`rows * n` numbers of a pattern, before values are planted."""
+    """`rows * n` numbers of a pattern without the special values of `_plant`."""
     size, dtype, op = n * rows, reduction.dtype, reduction.op.name
-    kind: Any = number_kind(dtype)
+    kind: Any = number_dtype(dtype)
     floats, is_min = dtype.kind == "float", op.endswith("min")
     least, most = _range(dtype)
     values: Array
     match name:
-        case "neutral":  # the identity of an extremum
+        case "neutral":  # the identity of a minimum or maximum
             return np.full(size, most if is_min else least, kind)
         case "finite":  # the finite value next to the identity
             top = (2 - dtype.epsilon) * 2.0 ** _EXPONENT[dtype.name]
             return np.full(size, top if is_min else -top, kind)
-        case "one-sided":  # above 0 for a minimum, below for a maximum: padding with 0 shows
+        case "one-sided":  # above 0 for a minimum, below 0 for a maximum: exposes padding with 0
             if floats:
                 values = rng.random(size, kind)
                 return np.asarray(values + 1 if is_min else -1 - values)
@@ -244,35 +245,36 @@ def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.G
             values = rng.integers(first, last, size, kind, endpoint=True)
             return values
         case "close" | "close-below" if floats:
-            # Neighbours, equal in a narrower type; below 0 the order of their bits is reversed.
+            # Adjacent values, equal in a narrower type. Below 0, their bit patterns as integers are
+            # in reverse order.
             steps = rng.integers(0, min(_NEIGHBOURS, int(1 / dtype.epsilon)), size)
             sign = 1 if name == "close" else -1
             return np.asarray(sign * (1 + steps * dtype.epsilon).astype(kind))
         case "close":
             below = rng.integers(0, min(_NEIGHBOURS, most), size, kind)
             return np.asarray(np.array(most, kind) - below)
-        case "zeros":  # +0 and -0 are equal: either is the extremum, and the first has the index
+        case "zeros":  # +0 and -0 are equal: either is a right minimum, the first a right index
             return np.array([0.0, -0.0], kind)[rng.integers(0, 2, size)]
-        case "large":  # sums leave the range of float16, and none is rounded
+        case "large":  # sums overflow float16 and are exact in the accumulator
             bits = min(digits(dtype), max(1, digits(reduction.acc) - (n - 1).bit_length()))
             whole = rng.integers(2 ** (bits - 1), 2**bits, size)
             top = _EXPONENT[dtype.name] + 1 if dtype.name == "float16" else _LARGE
             return np.asarray(whole * 2.0 ** (top - bits), kind)
         case "uneven":
-            # One 1, and log-uniform values around its last digit: fixed point scaled by the largest
-            # loses them all, floats in the worst order a third.
+            # A single 1, and log-uniform values near its last digit. Fixed point scaled by the
+            # largest element loses all of them; floats in the worst order lose a third.
             last_digit = 24 if dtype.name == "float16" else digits(reduction.acc)
             values = np.exp2(rng.random((rows, n)) * 3 - last_digit)
             values[np.arange(rows), rng.integers(0, n, rows)] = 1
             return values.astype(kind).reshape(-1)
         case "lowest" | "highest":
             return np.full(size, least if name == "lowest" else most, kind)
-        case "spread":  # factors near +-1 with all their digits, whose product stays in range
+        case "spread":  # factors near +-1 with full significands, whose product stays in range
             exponents = rng.uniform(-1, 1, size) * min(1.0, _SPREAD / max(n, 1) ** 0.5)
             signs = rng.integers(0, 2, size, np.int8) * 2 - 1
             return np.asarray(np.exp2(exponents) * signs, kind)
         case "named":
-            return _named(reduction, size, rng)
+            return _literal_values(reduction, size, rng)
         case "ones" | "twos":
             return np.full(size, 1 if name == "ones" else 2, kind)
         case "rising" | "falling":
@@ -281,7 +283,7 @@ def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.G
         return _factors(dtype, n, rows, rng)  # products of many random values underflow
     if not floats:
         low, high = (0 if name == "positive" else least), most
-        if name in ("extremum", "tie"):  # leave room for the planted value
+        if name in ("extremum", "tie"):  # smaller than the value that `_plant` adds
             low, high = least // 2 + 1, most // 2
         values = rng.integers(low, high, size, kind, endpoint=True)
         return values
@@ -297,9 +299,10 @@ def _values(name: str, reduction: Reduction, n: int, rows: int, rng: np.random.G
 
 
 def _ramp(dtype: DType, n: int) -> Array:
-    """From the lowest to the highest value in equal steps, as far as the type has them."""
+    """`n` values in equal steps, from -1 to 1 or over the range of an integer type. Steps below 1
+    are rounded."""
     if dtype.kind == "float":
-        return np.linspace(-1, 1, n, dtype=number_kind(dtype))
+        return np.linspace(-1, 1, n, dtype=number_dtype(dtype))
     info = np.iinfo(dtype.storage)
     low, high = max(info.min, -(2**61)), min(info.max, 2**61)
     step = max((high - low) // max(n, 1), 0)
@@ -307,12 +310,13 @@ def _ramp(dtype: DType, n: int) -> Array:
     return ((steps * step if step else steps * (high - low) // n) + low).astype(dtype.storage)
 
 
-#: 2 and 1/2 in a product of +-1: few enough for a finite product of 16-bit inputs.
+#: The number of factors 2, and of 1/2, in a product: few enough for 16-bit floats not to overflow.
 _PRODUCT_FACTORS = 24
 
 
 def _factors(dtype: DType, n: int, rows: int, rng: np.random.Generator) -> Array:
-    """Factors with an exact product that is never 0: +-1 with a few 2 and 1/2, or odd integers."""
+    """`rows * n` factors with an exact product other than 0: floats are +-1 with a few 2 and 1/2,
+    integers are odd."""
     if dtype.kind != "float":
         info = np.iinfo(dtype.storage)
         odd = rng.integers(info.min, info.max, n * rows, dtype.storage, endpoint=True) | 1
@@ -325,12 +329,13 @@ def _factors(dtype: DType, n: int, rows: int, rng: np.random.Generator) -> Array
 
 
 def exact_factors(n: int, rng: np.random.Generator) -> Array:
-    """Factors +-1, with an exact product at any length."""
+    """`n` factors of +-1, whose product is exact for any `n`."""
     return rng.integers(0, 2, n, np.int8) * np.int8(2) - np.int8(1)
 
 
 def _cancel(values: Array, rng: np.random.Generator) -> None:
-    """Make every row cancel up to a small remainder: each element has its negative somewhere."""
+    """Replace half of each row by the negatives of the other half, except for a small remainder,
+    and shuffle, so that sums cancel."""
     n = values.shape[1]
     half = max(0, n - _REMAINDER) // 2
     values[:, half : 2 * half] = -values[:, :half]
@@ -339,8 +344,8 @@ def _cancel(values: Array, rng: np.random.Generator) -> None:
 
 
 def _balance(values: Array, rng: np.random.Generator) -> None:
-    """Make every row cancel up to one or two of its smallest units: any type holds that result, and
-    every lost element changes it."""
+    """As `_cancel`, but the remainder is one or two of the row's smallest elements. Any type can
+    hold this result, and every lost element changes it."""
     n = values.shape[1]
     half = max(0, n - 1) // 2
     values[:, half : 2 * half] = -values[:, :half]
@@ -350,8 +355,8 @@ def _balance(values: Array, rng: np.random.Generator) -> None:
 
 
 def _plant(values: Array, name: str, indices: Sequence[int], reduction: Reduction) -> None:
-    """Put a pattern's value at indices of each row; `clash` has +infinity at the first index, and
-    at the others a value that makes the result NaN."""
+    """Write the pattern's special value to these indices of each row. `clash` writes +infinity to
+    the first index, and to the others a value with which the result is NaN."""
     if name in ("extremum", "tie"):
         edges = (-2.0, 2.0) if reduction.dtype.kind == "float" else _range(reduction.dtype)
         values[:, indices] = edges[not reduction.op.name.endswith("min")]
@@ -365,30 +370,31 @@ def _plant(values: Array, name: str, indices: Sequence[int], reduction: Reductio
         values[:, indices] = np.copysign(np.nan if name.endswith("nan") else np.inf, sign)
 
 
-#: `named`: a transform with at most this many values gets each of them equally often.
+#: Pattern `named`: if a transform has at most this many values, all are equally frequent.
 _KINDS = 4
-#: `named`: runs of one number, which fill a block, alternate with mixed runs of this length.
+#: Pattern `named`: runs of one number, which fill a block, alternate with mixed runs as long.
 _RUN = 1024
 
 
-def _named(reduction: Reduction, size: int, rng: np.random.Generator) -> Array:
-    numbers, shares = _named_numbers(reduction)
-    values = rng.choice(numbers, size, p=shares)
+def _literal_values(reduction: Reduction, size: int, rng: np.random.Generator) -> Array:
+    numbers, probabilities = _literal_numbers(reduction)
+    values = rng.choice(numbers, size, p=probabilities)
     for start in range(_RUN, size, 2 * _RUN):
-        values[start : start + _RUN] = rng.choice(numbers, p=shares)
+        values[start : start + _RUN] = rng.choice(numbers, p=probabilities)
     return values
 
 
 @cache
-def _named_numbers(reduction: Reduction) -> tuple[Array, Array | None]:
-    """The literals of a transform, which may compare elements with them, with both signs and their
-    neighbours, and the frequency of each: such that all values of the transform are as frequent.
-    None is any frequency, for two inputs or a transform with many values."""
+def _literal_numbers(reduction: Reduction) -> tuple[Array, Array | None]:
+    """Numbers derived from the literals of a transform, which may compare elements with them: with
+    both signs, and values nearby. The second array holds probabilities that make all values of the
+    transform equally frequent. None means equal probabilities: for a transform of two inputs or
+    with many values."""
     code = f"auto x = {reduction.map.expression};" if reduction.map else ""
-    kind, few = number_kind(reduction.dtype), {0.0, 1.0}
+    kind, few = number_dtype(reduction.dtype), {0.0, 1.0}
     for number in literals(parse_cuda(code)):
         few |= {sign * number + step for sign in (-1, 1) for step in (-1, 0, 1)}
-        few |= {sign * number * share for sign in (-1, 1) for share in (0.75, 1.5)}
+        few |= {sign * number * factor for sign in (-1, 1) for factor in (0.75, 1.5)}
     least, most = _range(reduction.dtype)
     if reduction.dtype.kind == "float":
         largest = np.finfo("float16" if reduction.dtype.name == "float16" else kind).max
@@ -396,39 +402,43 @@ def _named_numbers(reduction: Reduction) -> tuple[Array, Array | None]:
     else:
         few = {float(int(number)) for number in few}
     numbers = np.array(sorted(number for number in few if least <= number <= most)).astype(kind)
-    # Larger values would round when they are added.
+    # Sums of larger values would round.
     exact = 2.0 ** digits(reduction.dtype)
     sizes = np.abs(numbers.astype(float))
     if reduction.map is None or reduction.inputs > 1:
         return numbers[sizes <= exact], None
-    values = np.asarray(fold_mapped(reduction, (numbers.reshape(-1, 1),)).result, dtype=float)
+    values = np.asarray(
+        reduce_transformed(reduction, (numbers.reshape(-1, 1),)).result, dtype=float
+    )
     fits = np.fmin(sizes, np.abs(values)) <= exact
     kinds, which, count = np.unique(values[fits], return_inverse=True, return_counts=True)
-    shares = None if len(kinds) > _KINDS else np.asarray(1 / count[which] / len(kinds))
-    return numbers[fits], shares
+    probabilities = None if len(kinds) > _KINDS else np.asarray(1 / count[which] / len(kinds))
+    return numbers[fits], probabilities
 
 
-#: Binary digits that show an addition in a 16-bit type, or in the 11 digits of tensor cores.
-_ENOUGH = 13
-#: Up to this size the sum of all magnitudes fits the accumulator with a digit left for some larger
-#: elements; beyond it not even +-1 fits, and only sums of random signs do.
-_FITS = 2**21
-#: Standard deviations that a partial sum of random signs may reach: of 2^26 partial sums one does
-#: with a probability of 3e-10.
+#: Elements with this many binary digits expose additions in a 16-bit type, or in the 11 digits of
+#: tensor cores.
+_ENOUGH_DIGITS = 13
+#: Up to this size the sum of all magnitudes fits the accumulator, with a digit left for some larger
+#: elements. Beyond it only sums with random signs fit, not sums of magnitudes.
+_MAX_MAGNITUDES = 2**21
+#: Partial sums with random signs are assumed to stay below this many standard deviations. The
+#: probability that one of 2^26 partial sums exceeds it is 3e-10.
 _DEVIATIONS = 9
-#: Elements are multiples of this: sums in fixed point with fewer binary places lose them. For
-#: float16 it is the smallest number, which kernels lose that flush subnormals.
+#: Exact elements are multiples of this unit, so that sums in fixed point with fewer binary places
+#: lose them. For float16 it is the smallest subnormal number, so that flushing subnormals shows.
 _UNIT = {"float16": 2.0**-24}
 _SMALL_UNIT = 2.0**-60
 
 
 def _exact_sum(reduction: Reduction, n: int, rows: int, rng: np.random.Generator) -> Array:
-    """Odd multiples of a small unit with as many digits as fit: up to 2^21 elements no sum of any
-    of them rounds, beyond that none in an order that is independent of the values."""
+    """Odd multiples of a small unit, with as many digits as possible for exact sums. Up to 2^21
+    elements per row no sum of any of them rounds. Beyond that, no sum rounds whose order does not
+    depend on the values."""
     own, room = digits(reduction.dtype), digits(reduction.acc)
-    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH)
-    if bits >= wide or n > _FITS:
-        return exact_part(reduction, n, n * rows, rng)
+    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH_DIGITS)
+    if bits >= wide or n > _MAX_MAGNITUDES:
+        return exact_elements(reduction, n, n * rows, rng)
     whole = _odd(bits - 1, n * rows, rng).astype(np.int16)
     some = rng.integers(0, n, (rows, 2 ** (room - 1 - wide)))
     few = rng.choice(np.array([-1, 1], np.int16), some.shape)
@@ -437,26 +447,26 @@ def _exact_sum(reduction: Reduction, n: int, rows: int, rng: np.random.Generator
     return _in_units(whole, reduction)
 
 
-def exact_part(reduction: Reduction, n: int, count: int, rng: np.random.Generator) -> Array:
-    """`count` elements of an array of `n` that is generated in parts: as in `_exact_sum`, but
-    without its few wider elements."""
+def exact_elements(reduction: Reduction, n: int, count: int, rng: np.random.Generator) -> Array:
+    """`count` elements of an array of `n` elements that is generated in parts. Their sums are exact
+    as in `_exact_sum`, but there are no elements with more digits than the others."""
     own, room = digits(reduction.dtype), digits(reduction.acc)
-    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH)
-    if n > _FITS and bits < wide:
-        # The uniform elements' standard deviation is at most n / 3 of their range.
+    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH_DIGITS)
+    if n > _MAX_MAGNITUDES and bits < wide:
+        # The variance of a sum of n uniform elements up to 2^bits is n / 3 * 4^bits.
         bits = min(wide, math.floor(room - math.log2(_DEVIATIONS * (n / 3) ** 0.5)))
     return _in_units(_odd(max(1, min(bits, own)), count, rng), reduction)
 
 
 def _in_units(whole: Array, reduction: Reduction) -> Array:
-    """Whole numbers as multiples of the unit, where they are summed."""
+    """Multiplies whole numbers by the unit of the type, for sums and means only."""
     unit = _UNIT.get(reduction.dtype.name, _SMALL_UNIT) if reduction.op.name in _SUMS else 1
     kind = "float64" if reduction.dtype.size == 8 else "float32"
     return np.asarray(np.multiply(whole, unit, dtype=kind))
 
 
 def _odd(bits: int, size: int, rng: np.random.Generator) -> Array:
-    """Odd whole numbers between -2^bits and 2^bits."""
+    """`size` random odd integers between -2^bits and 2^bits."""
     kind = next(k for k in (np.int8, np.int16, np.int32, np.int64) if bits < 8 * k().itemsize)
     info = np.iinfo(kind)
     whole: Array = rng.integers(info.min, info.max, size, kind, endpoint=True)
@@ -465,21 +475,22 @@ def _odd(bits: int, size: int, rng: np.random.Generator) -> Array:
     return whole
 
 
-#: Sample elements of a transform, a safety factor for the sum of its values, and the exponent of
-#: the sparsest input, in which one element of 4^11 is not 0.
-_SAMPLE, _STRAYS, _SPARSEST = 4096, 1.25, 12
+#: Elements in a sample of transformed values, a safety factor for the sum of all of them, and the
+#: limit of k for inputs in which one element in 4^k is not 0.
+_SAMPLE, _SAFETY, _SPARSEST = 4096, 1.25, 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Grain:
-    """Odd multiples of a unit with this many binary digits; one of `one_in` elements is not 0."""
+class _OddMultiples:
+    """Random elements: odd multiples of `unit` with `bits` binary digits, of which only one in
+    `one_in` is not 0."""
 
     bits: int
     unit: float
     one_in: int = 1
 
     def elements(self, size: int, rng: np.random.Generator, places: np.random.Generator) -> Array:
-        """`size` elements; `places` draws which are not 0."""
+        """`size` elements; `places` selects those that are not 0."""
         values = _odd(self.bits, size, rng) * self.unit
         if self.one_in > 1:
             values *= places.integers(0, self.one_in, size) == 0
@@ -489,55 +500,58 @@ class _Grain:
 def _exact_mapped(
     reduction: Reduction, n: int, rows: int, rng: np.random.Generator, places: np.random.Generator
 ) -> Array:
-    """Elements of one input whose transformed values add up without rounding, with as many digits
-    as fit; small whole numbers if none are known. Both inputs are 0 at the same `places`, so that a
-    transform of their difference is 0 there, too."""
-    room = 2.0 ** digits(reduction.stored or reduction.acc) / _STRAYS
-    fits = (grain for grain, units in _grains(reduction).items() if n * units <= room)
-    return next(fits, _Grain(1, 1.0)).elements(n * rows, rng, places)
+    """Elements of one input such that sums of transformed values are exact, with as many digits as
+    possible; +-1 if no choice is known to be exact. Both inputs are 0 at the same `places`, so that
+    a transform of their difference is 0 there, too."""
+    limit = 2.0 ** digits(reduction.stored or reduction.acc) / _SAFETY
+    sizes = _transformed_sizes(reduction).items()
+    fits = (elements for elements, units in sizes if n * units <= limit)
+    return next(fits, _OddMultiples(1, 1.0)).elements(n * rows, rng, places)
 
 
 @cache
-def _grains(reduction: Reduction) -> dict[_Grain, float]:
-    """Kinds of elements, the widest first, and the average of a transformed value in units of its
-    last digit."""
+def _transformed_sizes(reduction: Reduction) -> dict[_OddMultiples, float]:
+    """Choices of elements, those with most digits first. The value is the mean magnitude of a
+    transformed element, in units of the last digit of all transformed elements."""
     units = (_UNIT.get(reduction.dtype.name, _SMALL_UNIT), 1.0)
-    widest = min(digits(reduction.dtype), _ENOUGH)
-    grains = [_Grain(bits, unit) for bits in range(widest, 0, -1) for unit in units]
-    grains += [_Grain(1, unit, 4**k) for k in range(1, _SPARSEST) for unit in units]
+    widest = min(digits(reduction.dtype), _ENOUGH_DIGITS)
+    choices = [_OddMultiples(bits, unit) for bits in range(widest, 0, -1) for unit in units]
+    choices += [_OddMultiples(1, unit, 4**k) for k in range(1, _SPARSEST) for unit in units]
     kind = "float64" if reduction.dtype.size == 8 else "float32"
     samples = []
     for k in range(reduction.inputs):
         rng, places = np.random.default_rng([0, k]), np.random.default_rng([0, 2])
-        rows = [grain.elements(_SAMPLE, rng, places) for grain in grains]
+        rows = [choice.elements(_SAMPLE, rng, places) for choice in choices]
         samples.append(np.array(rows, kind))
-    in_units = fold_mapped(reduction, tuple(samples)).units
+    in_units = reduce_transformed(reduction, tuple(samples)).units
     assert in_units is not None
-    return dict(zip(grains, (in_units / _SAMPLE).tolist(), strict=True))
+    return dict(zip(choices, (in_units / _SAMPLE).tolist(), strict=True))
 
 
-#: Multiplicative hashing: a factor and a shift after which a small number depends on all bits of an
-#: element (Knuth, The Art of Computer Programming 3, 6.4).
-_MIXED, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-#: A transform may multiply two elements, or the differences of two pairs.
-_OF_MAP = 4
-#: Exponents of the largest power of two that may stand alone in 16-bit types.
-_TOP = {"float16": 14, "bfloat16": 120}
+#: Factor and shift of multiplicative hashing, whose result depends on all bits of an element
+#: (Knuth, The Art of Computer Programming 3, 6.4).
+_HASH_FACTOR, _HASH_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+#: A transform may multiply two differences of elements, which is up to 4 times their product.
+_MAP_FACTOR = 4
+#: Exponents of the only element other than 0 in a row of 16-bit floats (see `_lone_power`).
+_LONE_EXPONENT = {"float16": 14, "bfloat16": 120}
 
 
 def _fit_within(values: Array, n: int, reduction: Reduction, *, second: bool) -> Array:
-    """Numbers in rows of `n`, made small and whole if the reduction is `within` a type: the
-    magnitudes of a row, transformed, add up to a number of that type that is nearly its largest,
-    since the middle element gets all that the others leave. If the type has no room for all, the
-    first, the last and some others are not 0. Infinities, NaN and non-negative inputs stay so. At
-    some sizes all elements but a power of two beyond all digits are 0. The `second` input of a
-    transform has 1 where the first has its large number, or the other way round."""
+    """Replaces the numbers, in rows of `n`, by small whole numbers such that partial sums are exact
+    in the type `reduction.within`; without `within`, returns them unchanged.
+
+    The transformed magnitudes of a row add up to nearly the largest exact integer of that type: the
+    middle element takes what the others leave. If not all elements can be 1, only the first, the
+    last and some others are not 0. At one in four sizes a power of two, larger than that integer,
+    is the only element other than 0. Infinities and NaN stay, and non-negative inputs stay
+    non-negative. Where one input of a transform has its large element, the other has 1."""
     within = reduction.within
     if not n or within is None:
         return values
     rows, total = values.reshape(-1, n), 2 ** digits(within) - (within.kind != "float")
     signed = bool((rows < 0).any())
-    room = total // 2 // (_OF_MAP if reduction.map else 1)  # for all but the large one
+    room = total // 2 // (_MAP_FACTOR if reduction.map else 1)  # sum of all but the large element
     places = _some_indices(n, 2 * -(-n // room)) if n > room else slice(None)
     most = max(1, room // n)
     most = math.isqrt(most) if reduction.map else most
@@ -547,7 +561,7 @@ def _fit_within(values: Array, n: int, reduction: Reduction, *, second: bool) ->
     if reduction.map:
         large = _largest_power(reduction, total // 2, second=in_second)
     top = _lone_power(reduction, second=in_second)
-    if top and n * int(_MIXED) >> 62 & 3 == 0:  # at one in four sizes
+    if top and n * int(_HASH_FACTOR) >> 62 & 3 == 0:  # at one in four sizes
         fit[:], large = 0, top
     if reduction.inputs > 1 and second != in_second:
         large = 1
@@ -559,29 +573,29 @@ def _fit_within(values: Array, n: int, reduction: Reduction, *, second: bool) ->
 
 
 def _some_indices(n: int, one_in: int) -> Array:
-    """The first, the last, and one of every `one_in` of `n` indices."""
+    """The first and the last of `n` indices, and one in each group of `one_in`."""
     starts = np.arange(0, n, one_in, dtype=np.uint64)
-    indices = starts + (starts * _MIXED >> _SHIFT) % np.uint64(one_in)
+    indices = starts + (starts * _HASH_FACTOR >> _HASH_SHIFT) % np.uint64(one_in)
     return np.concatenate([[0], np.minimum(indices, n - 1).astype(np.int64), [n - 1]])
 
 
 def _small_numbers(values: Array, most: int, *, signed: bool) -> Array:
-    """Whole numbers up to `most`: the given ones, and hashes of the others."""
+    """Whole numbers of at most `most`: those in `values` stay, others are replaced by a hash."""
     least = -most if signed else 0
     words = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
-    hashes = (words * _MIXED >> _SHIFT) % np.uint64(most - least + 1)
+    hashes = (words * _HASH_FACTOR >> _HASH_SHIFT) % np.uint64(most - least + 1)
     with np.errstate(invalid="ignore"):
         kept = (values >= least) & (values <= most) & (values == np.trunc(values))
     return np.where(kept, values, (hashes.astype(np.int64) + least).astype(values.dtype))
 
 
 def _lone_power(reduction: Reduction, *, second: bool) -> int:
-    """The largest power of two that may stand alone among zeros, if a transform keeps it one; 0 if
-    the `within` type has none beyond its digits."""
+    """The largest power of two for a row in which it is the only element other than 0; its
+    transformed value must be a power of two as well. 0 if there is none, as for integer types."""
     assert reduction.within is not None
     if reduction.within.kind != "float":
         return 0
-    top = 1 << _TOP.get(reduction.dtype.name, 8 * reduction.dtype.size - 2)
+    top = 1 << _LONE_EXPONENT.get(reduction.dtype.name, 8 * reduction.dtype.size - 2)
     if reduction.map is None:
         return top
     power = _largest_power(reduction, top, second=second)
@@ -591,18 +605,17 @@ def _lone_power(reduction: Reduction, *, second: bool) -> int:
 
 @cache
 def _largest_power(reduction: Reduction, most: int, *, second: bool) -> int:
-    """The largest power of two that a transform maps to at most `most`; with 1 as its other
-    input."""
+    """The largest power of two whose transformed value is at most `most`; the other input is 1."""
     powers = (1 << k for k in range(most.bit_length() - 1, 0, -1))
     return next((p for p in powers if _transformed(reduction, p, second=second) <= most), 1)
 
 
 def _transformed(reduction: Reduction, value: int, *, second: bool) -> float:
-    """The magnitude of a transformed value."""
-    kind = number_kind(reduction.dtype)
+    """The magnitude of the transform of `value`, with 1 as the other input."""
+    kind = number_dtype(reduction.dtype)
     if reduction.dtype.kind != "float" and value > np.iinfo(kind).max:
         return math.inf
     pair = (1, value) if second and reduction.inputs > 1 else (value, 1)
-    rows = tuple(np.array([[one]], kind) for one in pair[: reduction.inputs])
+    rows = tuple(np.array([[element]], kind) for element in pair[: reduction.inputs])
     with np.errstate(all="ignore"):
-        return abs(float(fold_mapped(reduction, rows).result[0]))
+        return abs(float(reduce_transformed(reduction, rows).result[0]))

@@ -1,9 +1,9 @@
-// The host program of a custom operator. Python defines the types Element, Wide and Narrow and the
-// macros EXPRESSION, in a and b, and IDENTITY in front of this text.
+// Host program of a custom operator. transforms.py prepends the types Element, Wide and Narrow (the
+// accumulator), and the macros EXPRESSION, in a and b, and IDENTITY.
 //
 //     identity       writes the identity as a Narrow
-//     fold N ROWS    writes each row of N elements folded in order
-//     pairs N        writes a[k] op b[k] for N values a, then N values b
+//     fold N ROWS    reads rows of N elements and writes the result of each
+//     pairs N        reads N values a, then N values b, and writes a[k] op b[k]
 #include <algorithm>
 #include <cfloat>
 #include <climits>

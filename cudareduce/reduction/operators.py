@@ -1,7 +1,7 @@
-"""The reduction operators, and a reduction: operator, types and transform.
+"""The reduction operators, and the description of a reduction: operator, types and transform.
 
-The device code of an operator is `launch/device/NAME.cuh`: a struct with `identity`, `lift`,
-`combine`, `finish` and, if memory can be combined atomically, `atomic`.
+The device code of an operator is in `launch/device/NAME.cuh`: a struct with the functions
+`identity`, `lift`, `combine`, `finish` and, for operators with an atomic form, `atomic`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cudareduce.errors import UsageError
-from cudareduce.reduction.dtypes import DTYPES, DType, accumulator, only_counts
+from cudareduce.reduction.dtypes import DTYPES, DType, accumulator, holds_counts_only
 
-#: Types of the operators that test the summation order.
+#: Element types of the non-commutative operators, which test the order of combination.
 _WORDS = ("int32", "uint32")
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An associative operator, whose accumulator has `words` components."""
+    """An associative operator. Its accumulator has `words` components."""
 
     name: str
     title: str
     commutative: bool = True
     has_atomic: bool = False
-    has_finish: bool = False  # a last step turns the accumulator into the result
+    has_finish: bool = False  # `finish` converts the accumulator to the result
     indexed: bool = False  # the result is the index of an element
-    needs_count: bool = False  # `finish` reads COUNT, the elements of one result
-    only: tuple[str, ...] = tuple(DTYPES)  # element types it is defined for
+    needs_count: bool = False  # `finish` reads COUNT, the number of elements per result
+    only: tuple[str, ...] = tuple(DTYPES)  # supported element types
     words: int = 1
-    needs: str = ""  # the device file that its own depends on
-    expression: str = ""  # of a custom operator: C++ in a and b, and its identity
+    needs: str = ""  # name of another device file that the operator's file includes
+    expression: str = ""  # custom operators only: C++ in a and b
     identity_text: str = ""
     rtol: float = 0.0  # relative tolerance of a custom operator's float results
 
@@ -55,15 +55,18 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-#: Operators that take a transform: those whose error bound is known if it rounds.
+#: Operators that support a transform: those with a known error bound if the transform rounds.
 MAPPED = ("sum", "mean", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The transform of elements before they are combined: C++ in `a` and, with two `inputs`, in
-    `b`, in the type of the reduction's `terms`. A second input of `one_row` is the same for every
-    row of the first, like the vector of a matrix-vector product."""
+    """A transform, applied to each element before it is combined, or to a pair of elements of two
+    inputs.
+
+    `expression` is C++ in `a` and, for two inputs, `b`, of the type `Reduction.terms`. With
+    `one_row` the second input is a single row, used with every row of the first, like the vector of
+    a matrix-vector product."""
 
     expression: str
     inputs: int = 1
@@ -72,9 +75,11 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """An operator over elements of one type, or over their transform, accumulated in another. The
-    elements of a row are contiguous, or the rows apart with `columns`. Results may be `stored` in a
-    narrower type than the accumulator; test inputs are chosen so that their sums fit `within`."""
+    """A reduction: operator, element type, accumulator type and optional transform.
+
+    The elements of a row are contiguous in memory; with `columns` they are apart by the number of
+    rows. `stored` is the type of results if that is narrower than the accumulator. `within` is a
+    type in which all partial sums of test inputs must be exact, if a kernel accumulates in it."""
 
     op: Operator
     dtype: DType
@@ -86,8 +91,8 @@ class Reduction:
 
     @property
     def terms(self) -> DType:
-        """The type of a transform's operands: the accumulator's, unless that has no fractions or no
-        sign, as for counts."""
+        """The type of a transform's operands: the accumulator's, or the default accumulator's if
+        the actual one lacks fractions or a sign that elements have, as for counts."""
         natural, kinds = accumulator(self.dtype), ("uint", "int", "float")
         counts = kinds.index(self.acc.kind) < kinds.index(natural.kind)
         return natural if counts else self.acc
@@ -99,45 +104,46 @@ class Reduction:
 
     @property
     def result_dtype(self) -> str:
-        """NumPy dtype of a result's components."""
+        """The NumPy dtype of each component of a result."""
         if self.op.indexed:
             return "int64"
         return "uint32" if self.op.words > 1 else (self.stored or self.acc).storage
 
     @property
     def result_size(self) -> int:
-        """Bytes of one result."""
+        """The size of one result in bytes."""
         return 8 if self.op.indexed else self.stored.size if self.stored else self.acc_size
 
     @property
     def acc_size(self) -> int:
-        """Bytes of one partial result: of an indexed operator value and index, aligned to 8."""
+        """The size of one partial result in bytes. Indexed operators have a value and an index,
+        aligned to 8 bytes."""
         return 16 if self.op.indexed else self.acc.size * self.op.words
 
     @property
     def one_stage(self) -> bool:
-        """True if first, middle and last passes are the same code: elements, partials and results
-        have one type, and nothing is transformed or finished."""
+        """True if all passes can run the same code: elements, partial results and results have the
+        same type, and there is no transform and no `finish` step."""
         plain = not (self.op.has_finish or self.op.words > 1 or self.map)
         return plain and self.dtype == self.acc
 
     def why_undefined(self) -> str | None:
-        """Why this combination is undefined; None if it is defined."""
+        """The reason why operator, types and transform do not fit together; None if they do."""
         if self.dtype.name not in self.op.only:
             return f"{self.op.name} is defined for {', '.join(self.op.only)}, not {self.dtype.name}"
         if self.map and self.op.name not in MAPPED:
-            return f"{self.op.name} takes no map; with one there are {', '.join(MAPPED)}"
-        if only_counts(self.dtype, self.acc) and not (self.map or self.op.indexed):
-            return f"{self.acc.name} holds counts of {self.dtype.name}, by a map, and no sums of it"
+            return f"{self.op.name} supports no --map; {', '.join(MAPPED)} do"
+        if holds_counts_only(self.dtype, self.acc) and not (self.map or self.op.indexed):
+            return f"{self.acc.name} can hold counts of {self.dtype.name} (--map), but not its sums"
         return None
 
 
 def reduction_of(
     op: str | Operator, dtype_name: str, acc_name: str | None = None, mapped: Map | None = None
 ) -> Reduction:
-    """The reduction of these option values; the default accumulator of a mean of integers is
-    float64. Raises UsageError for an accumulator that cannot hold the result, KeyError for unknown
-    names."""
+    """The reduction described by the values of --op, --dtype, --acc and --map. Without `acc_name`,
+    a mean of integers accumulates in float64. Raises UsageError for an accumulator that cannot hold
+    the result, KeyError for unknown names."""
     op = OPERATORS[op] if isinstance(op, str) else op
     dtype = DTYPES[dtype_name]
     natural = accumulator(dtype)

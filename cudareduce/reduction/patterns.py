@@ -1,6 +1,7 @@
-"""The input patterns: their names, and which of them verify a reduction at which size.
+"""The names of input patterns, and the selection of patterns that verify a reduction.
 
-`inputs` makes their elements. NumPy is not imported here, so that options can list the names.
+`inputs.py` generates their elements. This module does not import NumPy, so that the command line
+can list the names quickly.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from itertools import pairwise
 
 from cudareduce.reduction.operators import Reduction
 
-#: The patterns that a record may name for its timed input.
+#: The patterns of timed inputs, as records name them.
 PATTERNS = ("random", "positive", "exact", "rising", "falling", "ones", "twos", "nan", "cancel")
-#: The pattern of elements that come from the user's file.
+#: The pattern name of elements read from the user's file.
 GIVEN = "given"
-#: The patterns that --pattern accepts; the others find faults of single operators.
+#: The patterns that --pattern accepts. The others are useful for verification only.
 USER_PATTERNS = ("random", "positive", "exact", "ones", "twos", "cancel")
 
 _SUMS = ("sum", "mean")
 _EXTREMA = ("min", "max", "argmin", "argmax")
-#: Special values are used up to this size, or up to three tiles and one element, but never beyond
-#: the last size: above it an input costs more than a tenth of a millisecond.
+#: Patterns of special values are used up to _SPECIAL_UP_TO elements, or up to 3 tiles and one
+#: element, but never above _SPECIAL_AT_MOST, where an input takes more than 0.1 ms.
 _SPECIAL_UP_TO, _TILES, _SPECIAL_AT_MOST = 4097, 3, 2**17
-#: Beyond this size rounding could explain any float32 product of factors that are not powers of 2.
+#: Above this size the error bound of a float32 product with inexact factors accepts any result.
 _SPREAD_UP_TO = 2**17
 #: Patterns whose result does not depend on the thread schedule.
 _IN_ANY_ORDER = ("nan", "-nan", "inf", "-inf", "clash", "zero", "zeros", "neutral", "finite",
@@ -30,17 +31,18 @@ _IN_ANY_ORDER = ("nan", "-nan", "inf", "-inf", "clash", "zero", "zeros", "neutra
 
 
 def patterns_for(reduction: Reduction, n: int, tile: int) -> list[str]:
-    """The patterns that verify a reduction of `n` elements in tiles of `tile`, the decisive one
-    first; `extremum:K` has its result at index K."""
+    """The patterns that verify a reduction of `n` elements in tiles of `tile` elements. The first
+    exposes most faults."""
     names = list(_always(reduction, n, tile))
     if _is_small(n, tile):
         names += _special(reduction, n, tile)
     return list(dict.fromkeys(names))
 
 
-def of_ends(reduction: Reduction, n: int, offset: int) -> list[str]:
-    """The patterns with an extremum at the ends, and at the first whole 16-byte load, of an input
-    that starts `offset` elements off. Other operators notice every lost element anyway."""
+def end_patterns(reduction: Reduction, n: int, offset: int) -> list[str]:
+    """For minima and maxima, patterns with the result at both ends of the input and at its first
+    aligned 16-byte load, if the input starts `offset` elements past an aligned address. Empty for
+    other operators, whose result changes with every lost element."""
     if reduction.op.name not in _EXTREMA:
         return []
     head = 16 // reduction.dtype.size - offset
@@ -48,7 +50,7 @@ def of_ends(reduction: Reduction, n: int, offset: int) -> list[str]:
 
 
 def needs_schedules(pattern: str) -> bool:
-    """True if the thread schedule may change the result of a pattern."""
+    """True if a pattern's result may depend on the thread schedule."""
     return pattern.partition(":")[0] not in _IN_ANY_ORDER
 
 
@@ -59,7 +61,7 @@ def _is_small(n: int, tile: int) -> bool:
 def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     floats = reduction.dtype.kind == "float"
     if reduction.op.name in _SUMS:
-        # A narrow running sum of bytes overflows where all of them are extreme.
+        # Extreme bytes overflow a partial sum that is kept in too narrow a type.
         extreme = ("highest", "lowest") if reduction.dtype.size == 1 else ()
         yield from ("exact", "random", "positive") if floats else ("random", *extreme, "positive")
     elif reduction.op.name in _EXTREMA:
@@ -80,7 +82,7 @@ def _always(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
     op, floats = reduction.op.name, reduction.dtype.kind == "float"
     edges = edge_indices(n, tile)
-    if reduction.map:  # other special values depend on the transform
+    if reduction.map:  # the transformed values of other patterns are unknown
         yield from ("nan:0", f"-nan:{n - 1}") if floats else ()
         return
     everywhere = ",".join(map(str, edges))
@@ -88,7 +90,7 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
         yield from ("neutral", "close")
     if op in _EXTREMA and floats:
         yield from ("finite", "zeros", "close-below")
-        # The first NaN determines an index, so there is another one after it.
+        # The result is the index of the first NaN, so add a later NaN.
         second = f",{n - 1}" if reduction.op.indexed else ""
         yield from (f"{('nan', '-nan')[k % 2]}:{at}{second}" for k, at in enumerate(edges))
     if reduction.op.indexed:
@@ -107,7 +109,8 @@ def _special(reduction: Reduction, n: int, tile: int) -> Iterator[str]:
 
 
 def edge_indices(n: int, tile: int) -> list[int]:
-    """The first and last index, and both sides of the first, a middle and the last tile edge."""
+    """The indices where kernels often lose elements: the first and last index, and those on both
+    sides of the first, a middle and the last tile edge."""
     edges = {tile, n // 2 // tile * tile, (n - 1) // tile * tile} if n else set()
-    found = {0, n - 1} | edges | {edge - 1 for edge in edges}
-    return sorted(place for place in found if 0 <= place < n)
+    indices = {0, n - 1} | edges | {edge - 1 for edge in edges}
+    return sorted(index for index in indices if 0 <= index < n)

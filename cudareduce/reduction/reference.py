@@ -1,4 +1,4 @@
-"""Reference results, from NumPy in a wider type, and the bound of a correct kernel's error."""
+"""Reference results, computed with NumPy in a wider type, and error bounds of correct kernels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.transforms import compiled, fold_mapped
+from cudareduce.reduction.transforms import compile_operator, reduce_transformed
 
 
 def identity(reduction: Reduction) -> bytes:
-    """The operator's identity, as the bytes of one accumulator. A custom operator raises what
-    `compiled` raises."""
+    """The operator's identity, as the bytes of one accumulator. For a custom operator, raises what
+    `compile_operator` raises."""
     if reduction.op.expression:
-        return compiled(reduction.op, reduction.dtype, reduction.acc).identity()
+        return compile_operator(reduction.op, reduction.dtype, reduction.acc).identity()
     acc = np.dtype(reduction.acc.storage)
     limits = np.iinfo(acc) if acc.kind in "iu" else None
     values: dict[str, list[float]] = {
@@ -31,9 +31,9 @@ def identity(reduction: Reduction) -> bytes:
     return np.array(values.get(reduction.op.name, [0]), dtype=acc).tobytes()
 
 
-def of_nothing(reduction: Reduction) -> bytes:
-    """The result without elements, as the bytes of one result: the identity, but NaN for a mean and
-    -1 for an index."""
+def empty_result(reduction: Reduction) -> bytes:
+    """The result of a reduction of no elements, as the bytes of one result: the identity, except
+    NaN for a mean and -1 for an index."""
     if reduction.op.indexed:
         return np.int64(-1).tobytes()
     if reduction.op.needs_count:
@@ -42,29 +42,31 @@ def of_nothing(reduction: Reduction) -> bytes:
 
 
 def preset(reduction: Reduction, *, empty: bool) -> bytes:
-    """The bytes to which a result is set before a launch: the identity, or the result without
-    elements."""
-    bits = of_nothing(reduction) if empty else identity(reduction)
+    """The bytes to which a result is set before a launch: the identity or, if the input is `empty`,
+    the result of no elements."""
+    bits = empty_result(reduction) if empty else identity(reduction)
     if reduction.stored is None:
         return bits
     return stored(np.frombuffer(bits, reduction.acc.storage), reduction.stored).tobytes()
 
 
-#: Above this product of depth and unit roundoff a bound means nothing: only exact results decide.
+#: If depth * unit roundoff exceeds this, the error bound is too wide to be useful.
 _BOUND_LIMIT = 0.01
-#: Elements of one extended-precision partial sum, few enough for its roundings not to count.
+#: Elements per partial sum in extended precision: few enough that its rounding is negligible.
 _CHUNK = 4096
-#: Elements whose temporaries exist at one time.
+#: Elements that are processed at a time, which limits the size of temporary arrays.
 _BATCH = 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The expected result of each row, a value or a row of components, and the basis of its bound:
-    the sum of `magnitude`s to which rounding errors are relative, or the absolute `tolerance` of a
-    custom operator. For a transform, `slack` bounds the error of its own roundings, and `exact` is
-    True if no sum rounds. `numbers` are the elements, row by row, where any index of equal elements
-    is right."""
+    """The expected result of each row, and the data for its error bound.
+
+    `expected` has one value per row, or one row of components. `magnitude` is the sum of the
+    elements' magnitudes, to which rounding errors are relative. `tolerance` is an absolute error
+    bound, used instead of `magnitude`. For a transform, `slack` bounds the rounding errors of the
+    transform itself, and `exact` is True if no partial sum rounds. `numbers` holds the elements,
+    row by row, for kernels that may return the index of any of several equal elements."""
 
     expected: Array
     magnitude: Array | None = None
@@ -75,15 +77,16 @@ class Reference:
 
 
 def with_elements(ref: Reference, reduction: Reduction, data: Array, rows: int) -> Reference:
-    """The reference with the elements, for results that are indices."""
+    """Copy of the reference with `numbers` set to the elements, for results that are indices."""
     return replace(ref, numbers=_in_rows(reduction, data, rows))
 
 
 def reference(
     reduction: Reduction, data: Array, rows: int, other: Array | None = None
 ) -> Reference:
-    """The reference of `rows` rows of stored elements in memory order, with the `other` input of a
-    transform. Custom operators and transforms raise UsageError and EnvironmentProblem."""
+    """The reference results of `rows` rows. `data` holds stored elements in memory order, `other`
+    the second input of a transform. For custom operators and transforms, raises UsageError if the
+    expression fails and EnvironmentProblem without a working g++."""
     numbers = _in_rows(reduction, data, rows)
     if reduction.map and numbers.size:
         if other is None:
@@ -95,7 +98,7 @@ def reference(
             )
         return _mapped(reduction, (numbers, _in_rows(reduction, other, rows)))
     if reduction.op.expression:
-        folded = compiled(reduction.op, reduction.dtype, reduction.acc).fold(
+        folded = compile_operator(reduction.op, reduction.dtype, reduction.acc).fold(
             numbers.astype(np.float32, copy=False) if reduction.dtype.name == "float16" else numbers
         )
         if reduction.acc.kind != "float":
@@ -103,14 +106,15 @@ def reference(
         return Reference(folded, tolerance=reduction.op.rtol * np.abs(folded).astype(float))
     if numbers.shape[1] == 0:
         kind = replace(reduction, stored=None).result_dtype
-        values = np.frombuffer(of_nothing(reduction) * rows, kind)
+        values = np.frombuffer(empty_result(reduction) * rows, kind)
         return Reference(values.reshape(rows, -1) if reduction.op.words > 1 else values)
-    with np.errstate(invalid="ignore", over="ignore"):  # of infinities NaN is the right result
+    # Infinities may give NaN, which is then the right result.
+    with np.errstate(invalid="ignore", over="ignore"):
         return _folded(reduction, numbers)
 
 
 def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
-    """Elements as numbers, row by row."""
+    """Elements as a matrix of numbers with one row per result."""
     n, numbers = len(data) // rows if rows else 0, as_numbers(data, reduction.dtype)
     if reduction.columns:
         return np.ascontiguousarray(numbers.reshape(n, rows).T)
@@ -118,7 +122,7 @@ def _in_rows(reduction: Reduction, data: Array, rows: int) -> Array:
 
 
 def _folded(reduction: Reduction, numbers: Array) -> Reference:
-    """The reference of rows with elements, for a built-in operator."""
+    """The reference for a built-in operator; rows must not be empty."""
     name, n = reduction.op.name, numbers.shape[1]
     if name in ("sum", "mean"):
         if reduction.acc.kind != "float":
@@ -139,25 +143,25 @@ def _folded(reduction: Reduction, numbers: Array) -> Reference:
 
 
 def _mapped(reduction: Reduction, numbers: tuple[Array, ...]) -> Reference:
-    """The reference of transformed rows."""
-    found = fold_mapped(reduction, numbers)
-    if found.slack is None or found.units is None:
-        return Reference(found.result)
+    """The reference for a reduction with a transform; one matrix per input."""
+    host = reduce_transformed(reduction, numbers)
+    if host.slack is None or host.units is None:
+        return Reference(host.result)
     if reduction.op.name in ("min", "max"):
-        return Reference(found.result, tolerance=found.slack, slack=found.slack, exact=True)
-    exact = bool((found.units <= 2 / reduction.acc.epsilon).all())
-    return Reference(found.result, found.magnitude, slack=found.slack, exact=exact)
+        return Reference(host.result, tolerance=host.slack, slack=host.slack, exact=True)
+    exact = bool((host.units <= 2 / reduction.acc.epsilon).all())
+    return Reference(host.result, host.magnitude, slack=host.slack, exact=exact)
 
 
 def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Array | None:
-    """The largest error of a correct result, for each row: gamma_depth * sum|x| for float sums
-    (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), and 0 for results that are exact,
-    infinite or NaN. The rounding errors of a transform are added (3.1).
+    """The absolute error bound of a correct result, for each row: gamma_depth * sum|x| for float
+    sums (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), and 0 for results that are
+    exact, infinite or NaN. The rounding errors of a transform are added (3.1).
 
-    `depth` is the number of roundings on the way to the result. `exact` promises that no partial
-    sum rounds. A mean adds two roundings, as a product with the reciprocal of the count has. None
-    if the bound is too wide to mean anything, or a custom operator or a transform has left the
-    accumulator's range.
+    `depth` is the number of roundings from element to result. `exact` means that no partial sum
+    rounds. A mean has two more roundings, for a product with the reciprocal of the count. The
+    result is None if the bound is too wide to be useful, or if the result of a custom operator or a
+    transform overflows or underflows the accumulator.
     """
     if ref.tolerance is None and ref.magnitude is None:
         return np.zeros(len(ref.expected))
@@ -180,28 +184,28 @@ def bound(reduction: Reduction, depth: int, ref: Reference, exact: bool) -> Arra
     return np.where(np.isfinite(limit), limit, 0).astype(float)
 
 
-def most_bounded(reduction: Reduction) -> int:
-    """The largest power of two of elements, each rounded once, whose bound is below half of one
-    element in any summation order. The shares of a mean are exact at powers of two, which allows
-    more."""
+def max_bounded_size(reduction: Reduction) -> int:
+    """The largest power of two n such that, for n equal elements, the error bound for any summation
+    order is below half of one element: a lost element then exceeds the bound. Means allow a larger
+    n, since division by a power of two is exact."""
     if reduction.acc.kind != "float":
         return 1 << 62
-    shares = reduction.op.name == "mean"
-    most = _BOUND_LIMIT / reduction.acc.epsilon if shares else reduction.acc.epsilon**-0.5
+    is_mean = reduction.op.name == "mean"
+    most = _BOUND_LIMIT / reduction.acc.epsilon if is_mean else reduction.acc.epsilon**-0.5
     if reduction.stored is not None:
         most = min(most, 1 / reduction.stored.epsilon)
     return 1 << int(most).bit_length() - 1
 
 
 def _out_of_range(reduction: Reduction, size: Array) -> bool:
-    """True if a result that the wider type holds is too small or too large for the accumulator: the
-    kernel's result then depends on its order."""
+    """True if the reference result, held in a wider type, overflows or underflows the accumulator.
+    The kernel's result then depends on its order of combination."""
     info = np.finfo(reduction.acc.storage)
     return bool(((size > 0) & (size < info.tiny) | np.isfinite(size) & (size > info.max)).any())
 
 
 def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:
-    """Apply a function to some rows at a time, to limit its temporaries."""
+    """Apply a function to a few rows at a time, to limit the size of temporary arrays."""
     rows, n = numbers.shape
     step = max(1, _BATCH // n)
     parts = [function(numbers[k : k + step]) for k in range(0, rows, step)]
@@ -209,7 +213,7 @@ def _by_rows(function: Callable[[Array], Array], numbers: Array) -> Array:
 
 
 def _sums(rows: Array) -> Array:
-    """Sums of rows, as accurate as math.fsum well beyond the last digit of float64."""
+    """Sums of rows in extended precision, with an error far below the last digit of float64."""
     if rows.dtype.itemsize < 8:
         return np.asarray(rows.sum(axis=1, dtype=np.float64), np.longdouble)
     if np.finfo(np.longdouble).nmant <= 52:
@@ -228,7 +232,7 @@ def _sums(rows: Array) -> Array:
 
 def _magnitudes(rows: Array) -> Array:
     n = rows.shape[1]
-    # The lowest integer has no magnitude in its own type.
+    # The magnitude of the lowest integer overflows its own type.
     kind = np.float64 if rows.dtype.kind == "i" else rows.dtype
     parts = [
         np.abs(rows[:, k : k + _BATCH].astype(kind, copy=False)).sum(axis=1, dtype=np.float64)
@@ -238,7 +242,8 @@ def _magnitudes(rows: Array) -> Array:
 
 
 def _fold_words(reduction: Reduction, rows: Array) -> Array:
-    """Fold rows pairwise in order in uint32, which wraps as on the device."""
+    """Reduce rows with a non-commutative operator: pairwise, in order, in uint32, which wraps as on
+    the device."""
     x = rows.astype(np.uint32)
     one, zero = np.ones_like(x), np.zeros_like(x)
     if reduction.op.name == "affine16":

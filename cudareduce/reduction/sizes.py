@@ -1,4 +1,5 @@
-"""Parses sizes: 33554432, 33 554 432, 2^25, 32Mi, 1e6, comma-separated lists, doubling ranges."""
+"""Parses element counts: 33554432, 33 554 432, 2^25, 32Mi, 1e6, comma-separated lists, and ranges
+A..B of sizes that double."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ _NUMBER = re.compile(
 )
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9,
           "T": 10**12}  # fmt: skip
-#: No allocation holds more bytes; a larger size is a typing error.
+#: Larger than any memory, so a larger size must be a typing error.
 LARGEST = 2**48
-#: Most characters of a size: longer powers would take long to compute.
+#: Limit of characters in a size, since long powers would take long to compute.
 _LONGEST = 40
-#: A number as in tables: with plain, no-break, figure, thin or narrow spaces.
+#: A number with groups of digits separated by plain, no-break, figure, thin or narrow spaces.
 _SPACED = re.compile("\\d{1,3}(?:[ \u00a0\u2007\u2009\u202f]\\d{3})+", re.ASCII)
-#: Either one number or a list.
+#: Digit groups with commas: one number or a list of sizes.
 _WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3}){1,4}", re.ASCII)
 _FORMS = "33554432, 2^25, 32Mi or 1e6"
 
@@ -54,9 +55,10 @@ def parse_size(text: str) -> int:
 
 
 def _value(match: re.Match[str]) -> int | None:
-    """The number, exact if it is in range; None if it is not whole."""
+    """The value of a parsed size, None if it is not a whole number. Values beyond the range may be
+    inexact."""
     if match["base"]:
-        power = min(int(match["power"]), 64)  # from there on only 0 and 1 are in range
+        power = min(int(match["power"]), 64)  # larger powers of 2 and more are out of range anyway
         return int(pow(int(match["base"]), power)) + int(match["plus"] or 0)
     if match["scaled"]:
         return int(match["scaled"]) * _UNITS.get(match["unit"] or "", 1)
@@ -67,8 +69,8 @@ def _value(match: re.Match[str]) -> int | None:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Comma-separated sizes without duplicates, in order; A..B doubles from A up to B. Raises
-    UsageError, also for an empty range and for text that may be one number or a list."""
+    """The sizes in a comma-separated list of sizes and ranges A..B, without duplicates. Raises
+    UsageError for invalid sizes, an empty range, and text that may be one number or a list."""
     if _WITH_COMMAS.fullmatch(text.strip()) and not _surely_a_list(text):
         parts = text.strip().split(",")
         raise UsageError(
@@ -79,7 +81,8 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def parse_range(text: str) -> list[int]:
-    """One size, or A..B, which doubles from A up to B. Raises UsageError."""
+    """The sizes of a range A..B, which double from A up to B, or a single size. Raises
+    UsageError."""
     first, dots, last = text.partition("..")
     if not dots:
         return [parse_size(text)]
@@ -90,19 +93,19 @@ def parse_range(text: str) -> list[int]:
 
 
 def counted(count: int, one: str, more: str | None = None) -> str:
-    """A count with its noun: 1 element, 2 elements."""
+    """A count with its noun in singular or plural: 1 element, 2 elements."""
     return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def size_list(sizes: Sequence[int]) -> str:
-    """Sizes in a sentence: 1, 2 or 3."""
+    """A list of sizes for a sentence: 1, 2 or 3."""
     *most, last = map(str, sizes)
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def _surely_a_list(text: str) -> bool:
-    """True if groups of three digits are a list: 128,256,512 or 100,200 rise and are round, unlike
-    the groups of most numbers."""
+    """True if comma-separated groups of three digits must be a list and not one number: they are
+    increasing and round, such as 128,256,512 or 100,200."""
     values = [int(part) for part in text.split(",")]
     rising = all(a < b for a, b in pairwise(values))
     return rising and all(v % 10 == 0 or v & (v - 1) == 0 for v in values)

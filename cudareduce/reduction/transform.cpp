@@ -1,9 +1,9 @@
-// The host program of a transform: reduces rows of transformed elements. Python defines the types
-// Element, Narrow (the accumulator) and Term, the macros FLOATS, EXTREMUM, LARGEST and INPUTS, and
-// EXPRESSION, in a and b, in front of this text.
+// Host program of a transform: reduces rows of transformed elements. transforms.py prepends the types
+// Element, Narrow (the accumulator) and Term, and the macros FLOATS, EXTREMUM, LARGEST, INPUTS and
+// EXPRESSION, in a and b.
 //
-// Arguments: elements of a row, and rows. Standard input: up to 2^16 elements of the first input,
-// then as many of the second, and so on.
+// Arguments: elements per row, number of rows. Standard input: for each row up to 2^16 elements of the
+// first input, then as many of the second, and so on.
 #include <algorithm>
 #include <cfloat>
 #include <climits>
@@ -15,7 +15,7 @@
 #include <limits>
 using namespace std;
 #if FLOATS
-// A value with a bound of its rounding errors in Narrow: |value - device's value| <= error.
+// A value and a bound of its rounding error in Narrow: |value - device's value| <= error.
 typedef long double Wide;
 static const Wide UNIT = numeric_limits<Narrow>::epsilon() / 2;
 struct Number {
@@ -98,9 +98,9 @@ FUNCTION(tanh, 8)
 #undef FUNCTION
 static Number mapped(Number a, Number b) { return Number(EXPRESSION); }
 
-// Writes the result of a row, the sum of its magnitudes, the bound of the result's error that the
-// transform's roundings cause, and the sum in the largest unit that divides all values, infinite if
-// one is rounded.
+// Accumulates a row and writes four numbers: the result, the sum of magnitudes, a bound of the error
+// from the transform's roundings, and the sum of magnitudes in units of the last binary digit of all
+// values, which is infinite if a value is rounded.
 struct Row {
     Wide sum = 0, rest = 0, size = 0, slack = 0, extreme = NAN;
     int last = INT_MAX;

@@ -1,7 +1,7 @@
-"""Custom operators and transforms on the host: C++ expressions that g++ compiles, as references.
+"""Evaluates custom operators and transforms on the host, for reference results.
 
-The device compiles the same expression. Here elements are folded one after the other in a wider
-type, which is right for every associative operator and independent of the kernels.
+g++ compiles the C++ expression that the kernel uses. The host combines elements sequentially in a
+wider type, which gives the right result for every associative operator.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from cudareduce.reduction.dtypes import DType, accumulator
 from cudareduce.reduction.operators import Operator, Reduction
 from cudareduce.temporary import temporary_folder
 
-#: Seconds that a run of an expression may take, and elements per second: a tenth of the rate of
-#: divisions on one core. Longer runs hang.
+#: Time limit of a host program: seconds to start, plus elements at this rate per second, a tenth of
+#: the rate of divisions on one core.
 _START_S, _ELEMENTS_PER_S = 5.0, 10e6
-#: Seconds that g++ may take; half a second is usual.
+#: Time limit of g++ in seconds; half a second is usual.
 _COMPILE_S = 120.0
 #: C++ and NumPy types that are wider than the accumulator, so that the reference does not round.
 _WIDE = {"float32": ("double", "float64"), "float64": ("long double", "longdouble")}
-#: Random triples on which the laws of an operator are tested.
+#: The number of random triples on which associativity and commutativity are tested.
 _TRIPLES = 2000
-#: Laws hold up to this many roundings in the accumulator's type.
+#: Both sides of a law may differ by this many roundings in the accumulator's type.
 _LAW_ROUNDINGS = 8
-#: Numbers that `transform.cpp` writes for a row of floats.
+#: The number of values that `transform.cpp` writes for each row of floats.
 _FIELDS = 4
-#: Elements of one input that `transform.cpp` reads before those of the other.
-_TURN = 2**16
+#: `transform.cpp` reads two inputs alternately, in chunks of this many elements.
+_CHUNK = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled host program that evaluates a user's C++ expression. It is in memory only (memfd)
-    and ends with this process; `option` is the option that gave the expression, for messages."""
+    """A compiled host program that evaluates a user's C++ expression. `file` is a descriptor of an
+    executable in memory (memfd); `option` names the command-line option in messages."""
 
     file: int
     option: str
@@ -50,8 +50,9 @@ class Program:
     def run(
         self, words: Sequence[str], arrays: Sequence[np.ndarray], count: int, kind: str
     ) -> np.ndarray:
-        """Run with these arguments and the arrays on standard input; the `count` values of a NumPy
-        type that it writes. An expression that exits, crashes, prints or hangs is a UsageError."""
+        """Run the program with arguments `words` and the arrays on standard input. Returns the
+        `count` values of NumPy type `kind` that it writes. Raises UsageError if the expression
+        exits, crashes, prints or exceeds the time limit."""
         limit_s = _START_S + sum(array.nbytes for array in arrays) / 4 / _ELEMENTS_PER_S
         data = arrays[0] if len(arrays) == 1 else np.concatenate([a.reshape(-1) for a in arrays])
         try:
@@ -65,21 +66,19 @@ class Program:
             )
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"{self.option} does not end in {limit_s:.2g} s: mend the expression"
+                f"{self.option} does not end within {limit_s:.2g} s: correct the expression"
             ) from None
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
-            raise UsageError(f"{self.option} crashes with {name}: mend the expression")
+            raise UsageError(f"{self.option} crashes with {name}: correct the expression")
         if done.returncode or len(done.stdout) != count * np.dtype(kind).itemsize:
-            raise UsageError(
-                f"{self.option} prints, or ends the process it runs in: mend the expression"
-            )
+            raise UsageError(f"{self.option} prints or ends its process: correct the expression")
         return np.frombuffer(done.stdout, kind)
 
 
 def _compile(name: str, option: str, acc: DType, **definitions: str | int) -> Program:
-    """Compile a program of this package with these types and macros. Raises UsageError for an
-    expression that does not compile, EnvironmentProblem without a working g++."""
+    """Compile the source file `name` of this package with `definitions` of types and macros. Raises
+    UsageError if the expression does not compile, EnvironmentProblem without a working g++."""
     types = {"Element", "Wide", "Narrow", "Term"}
     text = "".join(
         f"typedef {value} {key};\n" if key in types else f"#define {key} {value}\n"
@@ -102,7 +101,7 @@ def _compile(name: str, option: str, acc: DType, **definitions: str | int) -> Pr
             ) from None
         except subprocess.TimeoutExpired:
             raise EnvironmentProblem(
-                f"g++ did not end within {_COMPILE_S:g} s: see whether it works at all"
+                f"g++ did not end within {_COMPILE_S:g} s: check that it works"
             ) from None
         errors = [line for line in done.stderr.splitlines() if "error:" in line]
         if errors:
@@ -112,7 +111,7 @@ def _compile(name: str, option: str, acc: DType, **definitions: str | int) -> Pr
             )
         if done.returncode or not program.exists():
             raise EnvironmentProblem(
-                f"g++ ended with code {done.returncode} and made no program: see whether it works"
+                f"g++ ended with code {done.returncode} and wrote no program: check that it works"
             )
         # A file descriptor that is open for writing cannot be executed.
         with os.fdopen(os.memfd_create("expression"), "wb") as file:
@@ -122,7 +121,7 @@ def _compile(name: str, option: str, acc: DType, **definitions: str | int) -> Pr
 
 
 def _element_type(dtype: DType) -> tuple[str, str]:
-    """The C++ and NumPy types of elements on the host: 16-bit floats as float32."""
+    """The C++ and NumPy types of elements in host programs: float32 for 16-bit floats."""
     if dtype.kind == "float" and dtype.size == 2:
         return "float", "float32"
     return dtype.cpp, dtype.storage
@@ -130,8 +129,9 @@ def _element_type(dtype: DType) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CompiledOperator:
-    """A custom operator for one pair of types: NumPy dtypes of its results, `wide`, and of the
-    accumulator, `narrow`. All methods raise as `Program.run`."""
+    """A custom operator, compiled for one element and accumulator type. `wide` is the NumPy dtype
+    of host results, `narrow` that of the accumulator. All methods raise what `Program.run`
+    raises."""
 
     program: Program
     wide: str
@@ -142,19 +142,19 @@ class CompiledOperator:
         return self.program.run(["identity"], [np.empty(0)], 1, self.narrow).tobytes()
 
     def fold(self, rows: np.ndarray) -> np.ndarray:
-        """Each row of a matrix folded from first to last; 16-bit floats are given as float32."""
+        """Reduce each row of a matrix sequentially. 16-bit floats must be passed as float32."""
         count, n = rows.shape
         words = ["fold", str(n), str(count)]
         return self.program.run(words, [np.ascontiguousarray(rows)], count, self.wide)
 
     def combine(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The operator on pairs `a[k]`, `b[k]` of the wide type."""
+        """Apply the operator to each pair `a[k]`, `b[k]` of the wide type."""
         return self.program.run(["pairs", str(len(a))], [a, b], len(a), self.wide)
 
 
 @cache
-def compiled(op: Operator, dtype: DType, acc: DType) -> CompiledOperator:
-    """Compile a custom operator, once a process. Raises UsageError for an expression that does not
+def compile_operator(op: Operator, dtype: DType, acc: DType) -> CompiledOperator:
+    """Compile a custom operator; results are cached. Raises UsageError if the expression does not
     compile, EnvironmentProblem without a working g++."""
     cpp, wide = _WIDE.get(acc.name, (acc.cpp, acc.storage))
     program = _compile(
@@ -165,18 +165,19 @@ def compiled(op: Operator, dtype: DType, acc: DType) -> CompiledOperator:
     return CompiledOperator(program, wide, acc.storage)
 
 
-def own_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:
-    """The operator of --op-expr, tested on random values; `rtol` is the relative tolerance of float
-    results. A missing or wrong identity and an expression that does not compile are a UsageError, a
-    missing g++ is an EnvironmentProblem.
+def custom_operator(expression: str, identity: str | None, dtype: DType, rtol: float) -> Operator:
+    """The custom operator of --op-expr and --identity; `rtol` is the relative tolerance of float
+    results. Tests on random values that the identity is right and whether the operator commutes;
+    `associativity_warning` tests associativity.
 
-    Whether it commutes is tested here; `broken_law` tests associativity.
+    Raises UsageError if the identity is missing or wrong or the expression does not compile, and
+    EnvironmentProblem without g++.
     """
     if not expression.strip():
         raise UsageError("--op-expr is empty: write C++ in a and b, such as 'a > b ? a : b'")
     if not identity or not identity.strip():
         raise UsageError(
-            "--op-expr needs --identity, the value that changes nothing, such as --identity 0"
+            "--op-expr needs --identity, the value that leaves every other unchanged, such as 0"
         )
     if not (expression + identity).isprintable():
         raise UsageError("--op-expr and --identity take one line of C++ without control characters")
@@ -184,9 +185,9 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
         expression, expression, True, True, needs="compare_and_swap",
         expression=expression, identity_text=identity, rtol=rtol,
     )  # fmt: skip
-    program = compiled(op, dtype, accumulator(dtype))
+    program = compile_operator(op, dtype, accumulator(dtype))
     a, b, _ = _triples(program)
-    program.combine(a[:1], b[:1])  # an expression that prints, exits or crashes fails here
+    program.combine(a[:1], b[:1])  # raises for an expression that prints, exits or crashes
     rounding = _LAW_ROUNDINGS * accumulator(dtype).epsilon
     neutral = np.full(len(a), np.frombuffer(program.identity(), program.narrow)[0], program.wide)
     for combined in (program.combine(neutral, a), program.combine(a, neutral)):
@@ -201,10 +202,10 @@ def own_operator(expression: str, identity: str | None, dtype: DType, rtol: floa
     return replace(op, commutative=commutes)
 
 
-def broken_law(op: Operator, dtype: DType) -> str | None:
-    """A warning with a counterexample if a custom operator is not associative on random triples;
-    None otherwise. Raises what `compiled` raises."""
-    program = compiled(op, dtype, accumulator(dtype))
+def associativity_warning(op: Operator, dtype: DType) -> str | None:
+    """A warning with a counterexample if a custom operator is not associative for one of many
+    random triples; None otherwise. Raises what `compile_operator` raises."""
+    program = compile_operator(op, dtype, accumulator(dtype))
     a, b, c = _triples(program)
     left = program.combine(program.combine(a, b), c)
     right = program.combine(a, program.combine(b, c))
@@ -214,12 +215,12 @@ def broken_law(op: Operator, dtype: DType) -> str | None:
     k = wrong[0]
     return (
         f"{op.expression!r} is not associative: with {a[k]:g}, {b[k]:g}, {c[k]:g} it gives "
-        f"{left[k]:g} or {right[k]:g}, depending on the order; no kernel can be right about it"
+        f"{left[k]:g} or {right[k]:g}, depending on the order, so results are not defined"
     )
 
 
 def _triples(program: CompiledOperator) -> list[np.ndarray]:
-    """Random triples, of both signs if the type has them."""
+    """Three arrays of random operands, of both signs if the type has them."""
     rng, wide = np.random.default_rng(0), program.wide
     if np.dtype(wide).kind == "f":
         return [(rng.random(_TRIPLES) * 8 - 4).astype(wide) for _ in range(3)]
@@ -235,10 +236,12 @@ def _equal(left: np.ndarray, right: np.ndarray, rtol: float) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """The results of rows of transformed elements. For floats also the sum of magnitudes, the error
-    that the transform's roundings may cause, and the sum in the largest unit that divides all
-    values, infinite if the transform rounds one."""
+class TransformResult:
+    """Results of a reduction with a transform, one per row, from `transform.cpp`.
+
+    For floats also: `magnitude`, the sum of the transformed magnitudes; `slack`, a bound of the
+    error from the transform's own roundings; and `units`, the sum of magnitudes in units of the
+    last binary digit of all values, infinite if the transform rounds a value."""
 
     result: np.ndarray
     magnitude: np.ndarray | None = None
@@ -246,41 +249,41 @@ class Folded:
     units: np.ndarray | None = None
 
 
-def try_map(reduction: Reduction) -> None:
-    """Test that the transform of a reduction, if any, compiles and runs. Raises what `fold_mapped`
-    raises."""
+def check_transform(reduction: Reduction) -> None:
+    """Check that the transform of a reduction, if any, compiles and runs. Raises what
+    `reduce_transformed` raises."""
     if reduction.map and reduction.why_undefined() is None:
         kind = _element_type(reduction.dtype)[1]
-        fold_mapped(reduction, (np.ones((1, 1), kind),) * reduction.inputs)
+        reduce_transformed(reduction, (np.ones((1, 1), kind),) * reduction.inputs)
 
 
-def fold_mapped(reduction: Reduction, rows: tuple[np.ndarray, ...]) -> Folded:
-    """Reduce transformed rows: one matrix of numbers, not empty, for each input. Raises UsageError
-    and EnvironmentProblem as `compiled` and `Program.run`."""
+def reduce_transformed(reduction: Reduction, rows: tuple[np.ndarray, ...]) -> TransformResult:
+    """Transform and reduce each row on the host. `rows` has one non-empty matrix per input. Raises
+    UsageError if the expression fails, EnvironmentProblem without a working g++."""
     count, n = rows[0].shape
-    arrays = [np.ascontiguousarray(one, _element_type(reduction.dtype)[1]) for one in rows]
-    if len(arrays) == 2:  # the program reads pieces of both inputs in turn
+    arrays = [np.ascontiguousarray(matrix, _element_type(reduction.dtype)[1]) for matrix in rows]
+    if len(arrays) == 2:  # the program reads chunks of both inputs alternately
         arrays = [
-            part[first : first + _TURN]
+            part[first : first + _CHUNK]
             for pair in zip(*arrays, strict=True)
-            for first in range(0, n, _TURN)
+            for first in range(0, n, _CHUNK)
             for part in pair
         ]
     program = _transform_program(replace(reduction, within=None))
     words = [str(n), str(count)]
     if reduction.acc.kind != "float":
-        return Folded(program.run(words, arrays, count, reduction.acc.storage))
+        return TransformResult(program.run(words, arrays, count, reduction.acc.storage))
     fields = program.run(words, arrays, count * _FIELDS, "longdouble").reshape(count, _FIELDS)
     result, size, slack, units = fields.T
-    shares = n if reduction.op.name == "mean" else 1
-    with np.errstate(over="ignore"):  # values beyond float64 are infinite
+    divisor = n if reduction.op.name == "mean" else 1
+    with np.errstate(over="ignore"):  # values beyond float64 become infinite
         size, slack, units = (array.astype(float) for array in (size, slack, units))
-    return Folded(result / shares, size / shares, slack / shares, units)
+    return TransformResult(result / divisor, size / divisor, slack / divisor, units)
 
 
 @cache
 def _transform_program(reduction: Reduction) -> Program:
-    """The program of a reduction's transform, compiled once a process."""
+    """The host program of a reduction's transform; results are cached."""
     transform, op, acc = reduction.map, reduction.op.name, reduction.acc
     assert transform is not None
     return _compile(

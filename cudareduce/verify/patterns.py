@@ -11,7 +11,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.reduction.inputs import Array, make_all, without_nan
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.patterns import needs_schedules, of_ends, patterns_for
+from cudareduce.reduction.patterns import end_patterns, needs_schedules, patterns_for
 from cudareduce.reduction.reference import Reference, reference, with_elements
 from cudareduce.verify.test_sets import Level
 from cudareduce.verify.verdict import Effort
@@ -143,7 +143,7 @@ def inputs_for(
     if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned:
         inputs += [(names[0], offset) for offset in offsets]
         once = offsets[n % len(offsets)]
-        inputs += [(end, once) for end in of_ends(reduction, n, once) if _fits(end, n, asks)]
+        inputs += [(end, once) for end in end_patterns(reduction, n, once) if _fits(end, n, asks)]
     return inputs
 
 

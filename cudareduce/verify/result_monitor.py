@@ -20,10 +20,10 @@ from cudareduce.backend import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.dtypes import DType
-from cudareduce.reduction.inputs import Array, as_numbers, as_results, make_all, rounds_nothing
+from cudareduce.reduction.inputs import Array, as_numbers, as_results, is_exact, make_all
 from cudareduce.reduction.operators import OPERATORS, Reduction
 from cudareduce.reduction.reference import Reference, reference, with_elements
-from cudareduce.reduction.transforms import fold_mapped
+from cudareduce.reduction.transforms import reduce_transformed
 from cudareduce.timing.timer import DeviceTimer
 from cudareduce.verify.patterns import repeats
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, judge, worse
@@ -68,7 +68,7 @@ class TimedData:
         self.arrays: tuple[Array, ...] = made
         used = min((plan.problem.elements for plan in plans), default=0)
         count = max(1, min(used // _SHARE, _MOST_BYTES // reduction.dtype.size))
-        random, exact = Random(seed), rounds_nothing(pattern, reduction)
+        random, exact = Random(seed), is_exact(pattern, reduction)
         most = max(0, used - count)
         starts = [  # mostly zeros, with a nonzero element in the middle
             min(n // 2, most) if reduction.within else random.randrange(max(1, most)) for _ in made
@@ -184,7 +184,7 @@ def _mapped_others(
             tried += [np.array([end] * len(old), old.dtype) for end in ends]
         rows = [tried if j == k else [array[place]] * len(tried) for j, array in enumerate(arrays)]
         given = tuple(as_numbers(np.array(some), reduction.dtype) for some in rows)
-        answers = fold_mapped(replace(reduction, op=op), given).result.astype(float)
+        answers = reduce_transformed(replace(reduction, op=op), given).result.astype(float)
         others.append(tried[int(np.argmax(np.abs(answers - answers[0])))].copy())
     return others
 

@@ -12,9 +12,9 @@ import numpy as np
 from cudareduce.errors import BuildError, NotEmulated
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.dtypes import DType
-from cudareduce.reduction.inputs import Array, as_results, roundings, rounds_nothing
+from cudareduce.reduction.inputs import Array, as_results, is_exact, roundings
 from cudareduce.reduction.operators import Reduction
-from cudareduce.reduction.reference import Reference, bound, most_bounded
+from cudareduce.reduction.reference import Reference, bound, max_bounded_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     root = external is not None and external.root
     more = plan.folds_on_host + 3 * root
     depth = roundings(pattern, reduction, plan.problem.n, plan.depth + more)
-    exact = rounds_nothing(pattern, reduction) and not plan.rounds_shares and not root
+    exact = is_exact(pattern, reduction) and not plan.rounds_shares and not root
     known = replace(ref, exact=False) if plan.rounds_shares or root else ref
     limits = bound(reduction, depth + plan.rounds_shares, known, exact)
     if limits is None:
@@ -187,7 +187,7 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
         error = float(errors[k]) if np.isfinite(errors[k]) else None
         return Verdict("fail", reason, error, float(limits[k]))
     unclear = reduction.stored and reduction.map and not reduction.within
-    if unclear and plan.problem.n > most_bounded(reduction):
+    if unclear and plan.problem.n > max_bounded_size(reduction):
         return None  # transformed values do not cancel, so one lost element may not show
     if not len(errors):
         return RIGHT
@@ -206,7 +206,7 @@ def _of_equals(numbers: Array, answers: Array, expected: Array) -> Array:
 
 def _in_range(values: Array, kind: DType) -> Array:
     """Numbers clipped to the first value beyond the range of a type."""
-    return np.asarray(np.clip(values.astype(float), -kind.beyond, kind.beyond))
+    return np.asarray(np.clip(values.astype(float), -kind.overflow_limit, kind.overflow_limit))
 
 
 def _once_stored(reduction: Reduction, expected: Array, limits: Array) -> Array:

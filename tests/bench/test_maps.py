@@ -124,7 +124,7 @@ def test_a_header_says_what_its_kernel_forms(
     [("", "--map takes one line of C++ in a, or in a and b, such as 'a * b'"),
      ("x", "--map 'x' names no element: write C++ in a, or in a and b, such as 'a * b'"),
      ("a $", "the map 'a $' does not compile for float32: "),
-     ("({exit(0); a;})", "prints, or ends the process it runs in: mend the expression")],
+     ("({exit(0); a;})", "prints or ends its process: correct the expression")],
 )  # fmt: skip
 def test_what_is_no_map_is_told(cudareduce: Call, mapped: str, message: str) -> None:
     code, _, err = cudareduce("verify", V7, "--map", mapped, "--backend", "cpu", "--n", 10)
@@ -136,7 +136,7 @@ def test_maps_are_for_some_operators_and_not_with_an_own_one(cudareduce: Call) -
     ask = ("verify", V7, "--map", "a * a", "--backend", "cpu", "--n", 10)
     code, out, _ = cudareduce(*ask, "--op", "prod,sum")
     assert code == 0
-    assert "prod takes no map; with one there are sum, mean, min, max" in out
+    assert "prod supports no --map; sum, mean, min, max do" in out
     code, _, err = cudareduce(*ask, "--op-expr", "a + b", "--identity", "0")
     assert code == 2
     assert "--map goes with --op, and not with --op-expr" in err

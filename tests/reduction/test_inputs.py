@@ -14,10 +14,10 @@ from cudareduce.reduction.inputs import (
     as_numbers,
     as_results,
     digits,
+    is_exact,
     make,
     make_all,
     make_positive,
-    rounds_nothing,
     varies,
     without_nan,
 )
@@ -74,7 +74,7 @@ def test_verification_patterns_have_a_bound(op: str, dtype: str) -> None:
             data = make(pattern, reduction, n, 3)
             assert data.dtype == reduction.dtype.storage
             ref = reference(reduction, data, 3)
-            limit = bound(reduction, 9, ref, rounds_nothing(pattern, reduction))
+            limit = bound(reduction, 9, ref, is_exact(pattern, reduction))
             assert limit is not None and (limit >= 0).all(), (n, pattern)
 
 
@@ -142,7 +142,7 @@ def test_random_signs_keep_large_exact_sums_in_range(dtype: str) -> None:
 @pytest.mark.parametrize("pattern", ["exact", "large"])
 def test_a_sum_in_the_accumulators_type_is_the_reference(dtype: str, pattern: str) -> None:
     reduction = reduction_of("sum", dtype)
-    assert rounds_nothing(pattern, reduction)
+    assert is_exact(pattern, reduction)
     data = make(pattern, reduction, 4097)
     serial = np.cumsum(as_numbers(data, reduction.dtype), dtype=reduction.acc.storage)[-1]
     assert serial == reference(reduction, data, 1).expected[0]
@@ -159,11 +159,11 @@ def test_a_product_is_bounded_by_the_number_of_its_factors() -> None:
     reduction = reduction_of("prod", "float32")
     data = make("spread", reduction, 4097)
     ref = reference(reduction, data, 1)
-    limit = bound(reduction, 4097, ref, rounds_nothing("spread", reduction))
+    limit = bound(reduction, 4097, ref, is_exact("spread", reduction))
     error = abs(float(np.prod(data, dtype=np.float32)) - float(ref.expected[0]))
     assert limit is not None
     assert 0 < error <= limit[0] < 1e-3 * abs(float(ref.expected[0]))
-    assert rounds_nothing("random", reduction)
+    assert is_exact("random", reduction)
 
 
 @pytest.mark.parametrize("stored", ["float16", "bfloat16"])

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.reduction.inputs import make
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.reduction.reference import bound, most_bounded, reference
+from cudareduce.reduction.reference import bound, max_bounded_size, reference
 
 
 def test_float64_sums_are_as_accurate_as_fsum() -> None:
@@ -129,6 +129,6 @@ def test_packed_maps_are_folded_in_order() -> None:
 
 
 def test_of_what_is_rounded_one_by_one_a_bound_says_something_up_to_a_number() -> None:
-    assert most_bounded(reduction_of("sum", "float32")) == 2048
-    assert most_bounded(reduction_of("mean", "float32")) == 65536
-    assert most_bounded(reduction_of("sum", "int32")) > 2**60
+    assert max_bounded_size(reduction_of("sum", "float32")) == 2048
+    assert max_bounded_size(reduction_of("mean", "float32")) == 65536
+    assert max_bounded_size(reduction_of("sum", "int32")) > 2**60

@@ -15,7 +15,12 @@ from cudareduce.reduction.dtypes import DTYPES, accumulator
 from cudareduce.reduction.inputs import as_numbers, make_all
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.reduction.reference import Reference, bound, reference
-from cudareduce.reduction.transforms import broken_law, compiled, fold_mapped, own_operator
+from cudareduce.reduction.transforms import (
+    associativity_warning,
+    compile_operator,
+    custom_operator,
+    reduce_transformed,
+)
 from cudareduce.verify.verdict import judge
 
 Call = Callable[..., tuple[int, str, str]]
@@ -24,8 +29,8 @@ AVERAGE = "a == 0 ? b : b == 0 ? a : (a + b) / 2"
 
 
 def test_fold_is_serial_and_wide() -> None:
-    op = own_operator("a + b", "0", DTYPES["float32"], 1e-6)
-    one = compiled(op, DTYPES["float32"], DTYPES["float32"])
+    op = custom_operator("a + b", "0", DTYPES["float32"], 1e-6)
+    one = compile_operator(op, DTYPES["float32"], DTYPES["float32"])
     data = np.array([[1e8, 1, -1e8], [1, 2, 3]], "float32")
     assert one.fold(data).tolist() == [1.0, 6.0]  # float32 would have lost the 1
 
@@ -40,16 +45,16 @@ def test_fold_is_serial_and_wide() -> None:
     ],
 )
 def test_laws_are_tested(text: str, identity: str, dtype: str, commutes: bool) -> None:
-    op = own_operator(text, identity, DTYPES[dtype], 0)
+    op = custom_operator(text, identity, DTYPES[dtype], 0)
     assert op.commutative == commutes
-    assert broken_law(op, DTYPES[dtype]) is None
-    one = compiled(op, DTYPES[dtype], accumulator(DTYPES[dtype]))
+    assert associativity_warning(op, DTYPES[dtype]) is None
+    one = compile_operator(op, DTYPES[dtype], accumulator(DTYPES[dtype]))
     assert len(one.identity()) == accumulator(DTYPES[dtype]).size
 
 
 def test_a_counterexample_shows_that_an_operator_is_not_associative() -> None:
-    op = own_operator(AVERAGE, "0", DTYPES["float64"], 0)
-    warning = broken_law(op, DTYPES["float64"])
+    op = custom_operator(AVERAGE, "0", DTYPES["float64"], 0)
+    warning = associativity_warning(op, DTYPES["float64"])
     assert warning is not None
     assert "is not associative: with " in warning
 
@@ -66,18 +71,18 @@ def test_a_counterexample_shows_that_an_operator_is_not_associative() -> None:
 )
 def test_bad_operators(text: str, identity: str | None, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        own_operator(text, identity, DTYPES["float32"], 0)
+        custom_operator(text, identity, DTYPES["float32"], 0)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(exit(0), a)", "prints, or ends the process it runs in: mend the expression"),
-        ('system("sleep 0.1; id")', "prints, or ends the process it runs in: mend the expression"),
-        ("(abort(), a)", "crashes with SIGABRT: mend the expression"),
-        ("a + *(volatile int *)0", "crashes with SIGSEGV: mend the expression"),
-        ("([] { volatile int x = 1; while (x); }(), a)", " s: mend the expression"),
+        ("(exit(0), a)", "prints or ends its process: correct the expression"),
+        ('system("sleep 0.1; id")', "prints or ends its process: correct the expression"),
+        ("(abort(), a)", "crashes with SIGABRT: correct the expression"),
+        ("a + *(volatile int *)0", "crashes with SIGSEGV: correct the expression"),
+        ("([] { volatile int x = 1; while (x); }(), a)", " s: correct the expression"),
     ],
 )
 def test_an_expression_may_not_exit_crash_or_hang(
@@ -86,7 +91,7 @@ def test_an_expression_may_not_exit_crash_or_hang(
     limit_s = 0.1 if "while" in text else 60.0
     monkeypatch.setattr("cudareduce.reduction.transforms._START_S", limit_s)
     with pytest.raises(UsageError) as caught:
-        own_operator(text, "0", DTYPES["float32"], 1e-5)
+        custom_operator(text, "0", DTYPES["float32"], 1e-5)
     assert str(caught.value).endswith(message)
 
 
@@ -193,12 +198,14 @@ def test_float32_arithmetic_stays_within_the_bound(mapped: Map, n: int) -> None:
 
 def test_the_roundings_of_a_transform_are_bounded() -> None:
     """One rounding of a product; and of a cancelled difference those of its operands."""
-    folded = fold_mapped(reduction_of("sum", "float32", None, SQUARE), (np.array([[0.1]], "f4"),))
+    folded = reduce_transformed(
+        reduction_of("sum", "float32", None, SQUARE), (np.array([[0.1]], "f4"),)
+    )
     assert folded.magnitude is not None and folded.slack is not None
     assert folded.slack[0] == pytest.approx(2.0**-24 * folded.magnitude[0], rel=1e-6)
     a = np.full((1, 1), 1 / 3, "f4")
     mapped = Map("a * b - a * a", 2)
-    folded = fold_mapped(reduction_of("sum", "float32", None, mapped), (a, a))
+    folded = reduce_transformed(reduction_of("sum", "float32", None, mapped), (a, a))
     assert folded.slack is not None
     assert folded.result[0] == 0 and folded.slack[0] >= 2.0**-24 / 9
 
@@ -230,7 +237,7 @@ def test_a_count_compares_elements_in_their_own_type(dtype: str, acc: str) -> No
     assert reduction.why_undefined() is None
     (data,) = make_all("random", reduction, 1000, 1, 3)
     numbers = as_numbers(data, reduction.dtype)
-    count = fold_mapped(reduction, (numbers.reshape(1, -1),)).result
+    count = reduce_transformed(reduction, (numbers.reshape(1, -1),)).result
     assert count == np.count_nonzero(numbers < 0.5)
     without_map = replace(reduction, map=None).why_undefined() or ""
-    assert ("by a map" in without_map) == dtype.startswith("float")
+    assert ("(--map)" in without_map) == dtype.startswith("float")

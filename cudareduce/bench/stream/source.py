@@ -22,10 +22,10 @@ from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES, DType
 from cudareduce.reduction.inputs import (
     Array,
+    exact_elements,
     exact_factors,
-    exact_part,
+    is_exact,
     make,
-    rounds_nothing,
     stored,
 )
 from cudareduce.reduction.operators import Reduction
@@ -257,11 +257,11 @@ def read_content(
 
 def _elements(pattern: str, reduction: Reduction, n: int, count: int, seed: int) -> Array:
     """`count` elements of a part of an array of `n`."""
-    if reduction.acc.kind == "float" and rounds_nothing(pattern, reduction):
+    if reduction.acc.kind == "float" and is_exact(pattern, reduction):
         # A sum of the whole array must not round either.
         rng = np.random.default_rng([seed, n, count])
         if reduction.op.name == "sum":
-            return stored(exact_part(reduction, n, count, rng), reduction.dtype)
+            return stored(exact_elements(reduction, n, count, rng), reduction.dtype)
         if reduction.op.name == "prod":
             return stored(exact_factors(count, rng), reduction.dtype)
     return make(pattern, reduction, count, 1, seed)
