@@ -45,7 +45,7 @@ def compare(**options: Any) -> int:
 cudareduce check reduce_v7_shuffle --base main --n 2^20,2^25
 cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
 )
-@with_kernels("[KERNEL|SUITE|GLOB|FILE.cu|all|auto]...", "auto")
+@with_kernels("[KERNEL|FAMILY|SUITE|GLOB|FILE.cu|all|auto]...", "auto")
 @with_options(
     "baseline base times compiling update_baseline rounds budget max_time n rows op dtype arch "
     "library ranks map json folders device time_limit no_cache quiet peers " + JUDGING,

@@ -33,7 +33,7 @@ from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.sizes import LARGEST
 
-_ANY_KERNELS = "[KERNEL|SUITE|GLOB|FILE.cu|all|auto]..."
+_ANY_KERNELS = "[KERNEL|FAMILY|SUITE|GLOB|FILE.cu|all|auto]..."
 _TABLES = styles("table", "markdown", "csv", "json")
 _SHORT = styles("table", "markdown", "json")
 _STRICT = (
@@ -205,7 +205,7 @@ def reproduce_(arguments: list[str], /, **options: Any) -> int:
 cudareduce profile --diff reduce_v1_no_divergence reduce_v2_no_bank_conflict
 cudareduce profile fastcuda --static""",
 )
-@with_kernels("KERNEL|SUITE|GLOB|FILE.cu...")
+@with_kernels("KERNEL|FAMILY|SUITE|GLOB|FILE.cu...")
 @with_options(
     f"n rows op dtype acc map {SHAPE} {FILES} folders diff static arch device max_time no_cache "
     "png svg style json markdown quiet debug",
@@ -237,7 +237,7 @@ def profile_(arguments: list[str], /, **options: Any) -> int:
 cudareduce reveal all --n 1024 --json orders.json
 cudareduce reveal --compare reduce_v6_multi_add reduce_v7_shuffle""",
 )
-@with_kernels("[KERNEL|SUITE|GLOB|FILE.cu|PEER|all|peers]...")
+@with_kernels("[KERNEL|FAMILY|SUITE|GLOB|FILE.cu|PEER|all|peers]...")
 @with_options(
     f"n {FILES} compare op dtype acc rows {SHAPE} folders backend device time_limit no_cache style "
     "json markdown quiet debug",
