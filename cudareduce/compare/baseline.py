@@ -150,6 +150,8 @@ _LEAST, _MOST = 1e-9, 1e15
 
 def _record_problems(record: Record) -> Iterator[str]:
     """Contradictions within one record."""
+    if not record.kernel.strip():
+        yield "it does not name its kernel"
     values = [(name, getattr(record, name)) for name in (*_KNOWN, *_COUNTS, *_FIGURES, *_FROM_ZERO)]
     for name, value in values:
         unknown = name in _KNOWN and value not in _KNOWN[name]
@@ -326,14 +328,14 @@ def _flush(run: Run) -> str:
     return f"{flushed / 2**20:g} MiB" if isinstance(flushed, int) else str(flushed)
 
 
-def order_notes(old: Run, new: Run) -> list[str]:
-    """A warning if the new run was made before the old one."""
+def order_notes(old: Run, new: Run, names: tuple[Path, Path]) -> list[str]:
+    """A warning if the new run was made before the old one; `names` are their files."""
     before, after = _moment(old), _moment(new)
     if before is None or after is None or before <= after:
         return []
     return [
-        f"WARNING: the new run ({_date(new)}) is older than the old one ({_date(old)}): the order "
-        "is compare OLD NEW"
+        f"WARNING: {names[1]} ({_date(new)}) is older than {names[0]} ({_date(old)}): the order is "
+        f"compare OLD NEW, so run compare {names[1]} {names[0]}"
     ]
 
 

@@ -261,7 +261,8 @@ def compared_files(request: CompareRequest, registry: Registry) -> Report:
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,
         against=("--baseline", str(request.old), *request.judging.again),
-        notes=(*order_notes(old, new), *notes, *protocol_differences(old, new), *skew_notes(rows),
+        notes=(*order_notes(old, new, (request.old, request.new)), *notes,
+               *protocol_differences(old, new), *skew_notes(rows),
                *host_notes(old.records, new.records)),
     )  # fmt: skip
 

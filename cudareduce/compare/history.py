@@ -32,7 +32,10 @@ from cudareduce.results.record import Record
 def add(result: Path, folder: Path) -> int:
     """Append a run to the history unless it is there already. Raises UsageError if the result
     cannot be compared."""
-    path, new = append(load_timed(result), folder)
+    run = load_timed(result)
+    if all(record.time_us is None for record in run.records):
+        raise UsageError(f"{result} holds no times, so nothing is added to {folder}: bench again")
+    path, new = append(run, folder)
     say(f"added {result} to {path}" if new else f"{path} has the run of {result} already")
     return 0
 

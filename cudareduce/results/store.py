@@ -353,6 +353,12 @@ def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
             others.append(path)
         else:
             found[path] = run_of(path, data)
+            for number, record in enumerate(found[path].records, 1):
+                if record.time_us is not None and record.time_us <= 0:
+                    raise UsageError(
+                        f"{path}: record {number}: time_us is {record.time_us:g}, and a time is "
+                        "above 0; bench again"
+                    )
     names = ", ".join(map(str, others))
     if not found:
         raise UsageError(f"none holds records of bench: {names}; write some with bench --json")

@@ -87,6 +87,17 @@ def _appended(folder: Path, first: int) -> None:
         append(made(day, 1.0), folder)
 
 
+def test_a_run_without_times_is_not_added(cudareduce: Call, folder: Path, tmp_path: Path) -> None:
+    run = made(0, 1.0)
+    path = tmp_path / "run.json"
+    untimed = tuple(replace(record, time_us=None, rounds_us=()) for record in run.records)
+    path.write_text(to_json(replace(run, records=untimed)))
+    code, out, err = cudareduce("history", "add", path, "--into", folder)
+    assert (code, out) == (2, "")
+    assert f"{path} holds no times, so nothing is added to {folder}: bench again" in err
+    assert not folder.exists()
+
+
 def test_jobs_append_at_once(folder: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(_appended, [folder, folder], [0, 20]))

@@ -545,7 +545,9 @@ def test_runs_of_other_sizes_keep_their_exit_code(cudareduce: Call) -> None:
     assert len(json.loads(cudareduce("compare", *both, "--format", "json")[1])) == 81
     code, out, _ = cudareduce("compare", *both[::-1])
     assert (code, out.count("NEW")) == (0, 3)
-    assert "is older than the old one" in out
+    told = " ".join(out.split())
+    assert f"WARNING: {both[0]} (" in told
+    assert f"so run compare {both[0]} {both[1]}" in told
 
 
 def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
@@ -741,6 +743,28 @@ def test_a_file_that_cannot_be_trusted_is_refused(
         assert message in err
         assert str(bad) in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("us", [0.0, -1.0])
+def test_a_time_that_is_not_above_zero_is_not_drawn(
+    cudareduce: Call, tmp_path: Path, us: float
+) -> None:
+    data = json.loads(BEFORE.read_text())
+    data["records"][2]["time_us"] = us
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(data))
+    for command in (("plot", bad), ("report", bad, "--html", tmp_path / "page.html")):
+        code, out, err = cudareduce(*command)
+        assert (code, out) == (2, "")
+        assert f"{bad}: record 3: time_us is {us:g}, and a time is above 0; bench again" in err
+        assert err.count("\n") == 1
+
+
+def test_a_record_without_a_kernel_is_refused(cudareduce: Call, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text(BEFORE.read_text().replace('"kernel":"reduce_v0_baseline"', '"kernel":" "', 1))
+    code, _, err = cudareduce("compare", AFTER, bad)
+    assert (code, "record 1: it does not name its kernel; bench again" in err) == (2, True)
 
 
 def test_a_run_is_not_compared_with_itself(cudareduce: Call, tmp_path: Path) -> None:
