@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cudareduce.backend import TIMED_BACKENDS, Backend, BackendName, CountingBackend, TimedBackend
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu.driver import has_driver
 from cudareduce.machine.host import user_dir
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ def choose_backend(
     except EnvironmentProblem as problem:
         if wanted == "cuda":
             raise
-        remarks.append(
-            f"No usable GPU: {problem}. Kernels run on the CPU emulator: answers are checked, "
-            "nothing is timed."
-        )
+        cause = f"No usable GPU: {problem}" if has_driver() else "No NVIDIA driver found"
+        remarks.append(f"{cause}: running on the CPU emulator, results are checked, not timed.")
+        if device:
+            remarks.append(f"--device {device} has no effect: the CPU emulator uses no GPU.")
         return cpu, tuple(remarks)
 
 

@@ -17,12 +17,13 @@ from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.transforms import check_transform
 from cudareduce.verify.test_sets import ROW_SHAPES
-from cudareduce.verify.verdict import Verdict, skipped
+from cudareduce.verify.verdict import ADDS, Verdict, skipped
 
 #: Where a choice may differ: what is verified where no sizes are asked for.
 _ANYWHERE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
 
 
+_SUMS = ("sum", "mean")
 #: What a case is on an input of another shape, whose start lies so many elements behind an aligned
 #: one: of `auto` what it takes there, of a kernel that is named itself.
 Anew = Callable[[Case, Shape, int], Case]
@@ -79,9 +80,24 @@ def case(
     lacking = next((word for word in kernel.requires if word in lacks), None)
     if verdict is None and lacking is not None:
         verdict = skipped("machine", f"needs hardware that the CPU does not emulate: {lacking}")
+    if verdict is None and _only_adds(kernel, reduction):
+        why = (
+            f"{ADDS}: its results on small inputs are those of the sum, not of {reduction.op.name}"
+        )
+        verdict = Verdict("fail", why)
     if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
         kernel = replace(kernel, asks=replace(kernel.asks, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
+
+
+def _only_adds(kernel: Kernel, reduction: Reduction) -> bool:
+    """True if every result of an external program on small inputs was a sum, and another operator
+    is requested."""
+    program = kernel.program
+    if program is None or program.computes is None or program.fit < 1:
+        return False
+    sums = program.computes.op.name in _SUMS
+    return sums and reduction.op.name not in _SUMS and not reduction.op.expression
 
 
 def _chosen(

@@ -100,7 +100,7 @@ def timed_choices(
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         # Where --backend rules out times, such options are an error.
         if session.backend.timed() is None and not never_timed(request.machine.backend):
-            say(untimed_text(settings) or "", request.machine.quiet)
+            say(untimed_text(settings, request.columns) or "", request.machine.quiet)
         files = files or external_files(request)
         parts = measured(session, choices, files)
         records = recorder.all_records(parts)

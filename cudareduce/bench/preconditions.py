@@ -28,7 +28,14 @@ from cudareduce.reduction.inputs import digits, varies
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import max_bounded_size
 from cudareduce.verify.test_sets import Level, TestSet, recorded_shapes, watched_test_set
-from cudareduce.verify.verdict import HANGS, UNDECIDED, Verdict, is_synchronisation_fault, skipped
+from cudareduce.verify.verdict import (
+    ADDS,
+    HANGS,
+    UNDECIDED,
+    Verdict,
+    is_synchronisation_fault,
+    skipped,
+)
 
 #: Causes that no precondition excuses, in the words of the emulator.
 _BUGS = re.compile(
@@ -189,7 +196,8 @@ def _reads_partial_tile(case: Case, reason: str) -> bool:
 
 def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
     """True if an external program failed for a cause that a precondition may exclude."""
-    failed = verdict.outcome == "fail" and not _is_bug(case, verdict.reason)
+    other_operator = verdict.reason.startswith(ADDS)
+    failed = verdict.outcome == "fail" and not (other_operator or _is_bug(case, verdict.reason))
     return case.kernel.program is not None and (failed or _is_undecided(case, verdict))
 
 

@@ -24,11 +24,12 @@ def recorded_lines(choices: Sequence[Choice]) -> tuple[str, ...]:
     )
 
 
-def untimed_text(settings: Settings) -> str | None:
-    """Which options were given that say how to time, where nothing is timed; None if none was."""
+def untimed_text(settings: Settings, columns: Sequence[str]) -> str | None:
+    """Options for times, including requested columns, where nothing is timed; None if none was
+    given."""
     given = {
-        "--timing": settings.timings != ("cold",), "--graph": settings.graph,
-        "--energy": settings.energy,
+        "--columns": bool(columns), "--timing": settings.timings != ("cold",),
+        "--graph": settings.graph, "--energy": settings.energy,
     }  # fmt: skip
     names = [name for name, is_given in given.items() if is_given]
     if not names:
@@ -69,7 +70,7 @@ def closing_line(
         late = [record.reason for record in records if record.cause == "time"]
         hung = any("--time-limit" in reason for reason in late)
         limit = "a longer --time-limit" if hung else "a longer --max-time"
-        following = limit if late else "see above why nothing was tried"
+        following = limit if late else "see above why each kernel was skipped"
     return f"{line}; next: {following}"
 
 

@@ -299,6 +299,9 @@ def _static_shared(library: Path, entry: str) -> int:
 #: At most this many faults of a launch are shown. A kernel without barriers has one data race for
 #: each pair of source lines.
 _MOST_SHOWN = 3
+#: Part of a data race between lanes of one warp, and what is said once where all are of that kind.
+_IN_A_WARP = "no __syncwarp()"
+_LOCKSTEP = "warps do not run in lockstep: each step needs `__syncwarp()` since Volta"
 _RACE = re.compile(
     r"(?P<now>\S+:\d+): data race in (?P<space>\w+) memory: .* at (?P<earlier>\S+:\d+), "
 )
@@ -338,6 +341,8 @@ class Call:
         if runtime.cudaemu_launch(ctypes.byref(self.request)) != 0:
             text = runtime.cudaemu_diagnostics().decode(errors="replace")
             faults = merged_races(resolve_locations(text).splitlines())
+            if len(faults) > 1 and all(_IN_A_WARP in fault for fault in faults):
+                raise KernelFault(f"{entry}: {faults[0]}; {_LOCKSTEP}")
             more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
             raise KernelFault(f"{entry}: {'; '.join(faults[:_MOST_SHOWN] + more)}")
 
@@ -349,9 +354,9 @@ def merged_races(faults: Sequence[str]) -> list[str]:
     for fault in faults:
         race = _RACE.match(fault)
         key = (frozenset((race["now"], race["earlier"])), race["space"]) if race else fault
-        if key not in kept or "no __syncwarp()" in kept[key]:
+        if key not in kept or _IN_A_WARP in kept[key]:
             kept[key] = fault
-    wide = [fault for fault in kept.values() if "no __syncwarp()" not in fault]
+    wide = [fault for fault in kept.values() if _IN_A_WARP not in fault]
     return [*wide, *(fault for fault in kept.values() if fault not in wide)]
 
 

@@ -52,6 +52,15 @@ def source_module(driver: Any, cubin: bytes) -> Any:
     return Compiled()
 
 
+def has_driver() -> bool:
+    """True if the NVIDIA driver is installed, as far as this process sees."""
+    try:
+        library()
+    except OSError:
+        return False
+    return True
+
+
 @cache
 def library() -> ctypes.CDLL:
     """The driver's library, for functions that PyCUDA does not wrap. They act on the current

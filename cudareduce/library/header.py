@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from cudareduce.errors import UsageError
 from cudareduce.library.front import find_header
-from cudareduce.library.toml import line_of, quoted
+from cudareduce.library.toml import line_of, quoted, unknown_key
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 
@@ -284,7 +284,7 @@ def _problem(key: str, value: Any) -> str | None:
         return None if value in words else f"{quoted(value)} is not one of: {', '.join(words)}"
     if key in _LISTS:
         return _list_problem(key, value)
-    return f"unknown key; the keys are: {', '.join(KEYS)}"
+    return unknown_key(key, KEYS)
 
 
 def _memory_problem(key: str, value: Any) -> str | None:

@@ -196,7 +196,8 @@ class Kernel:
         if self.program is not None:
             return None  # verification shows whether it computes that
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
-        takes = f"takes {', '.join(self.ops)}, not {reduction.op.name}"
+        adds = "only adds: it " if set(self.ops) <= {"sum", "mean"} else ""
+        takes = f"{adds}takes {', '.join(self.ops)}, not {reduction.op.name}"
         reason = why_not_op(reduction.op, self.order, self.finish, named=not self.any_op)
         return reason or (None if taken else takes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.library.header import BLOCKS
-from cudareduce.library.toml import BadToml, line_of, parse, quoted
+from cudareduce.library.toml import BadToml, line_of, parse, quoted, unknown_key
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.patterns import PATTERNS
@@ -135,7 +135,7 @@ def _misfits(
 ) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         if key not in rules:
-            yield place + key, f"unknown key; the keys are: {', '.join(rules)}"
+            yield place + key, unknown_key(key, rules)
         words, good = rules[key]
         if not good(value):
             yield place + key, f"{quoted(value)} is not {words}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
 _ERROR_LINE = re.compile(r"\(at line (\d+), column \d+\)")
@@ -52,3 +54,10 @@ def line_of(text: str, key: str) -> int | None:
     name = rf"[\"']?{re.escape(key)}[\"']?"
     found = re.search(rf"^\s*(?:\[+\s*{name}\s*[].]|{name}\s*[.=])", text, re.MULTILINE)
     return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+def unknown_key(key: str, keys: Collection[str]) -> str:
+    """The message on a key that is not among `keys`: similar ones, else all of them."""
+    near = get_close_matches(key, keys, n=2)
+    others = f"did you mean {' or '.join(near)}?" if near else f"the keys are: {', '.join(keys)}"
+    return f"unknown key; {others}"

@@ -99,6 +99,8 @@ def is_outside_shared(reason: str) -> bool:
     return "dynamic shared memory" in reason or "is outside the array" in reason
 
 
+#: Beginning of the reason for an external program that is requested with another operator.
+ADDS = "this kernel adds"
 #: Beginning of the reason for a kernel that does not end.
 HANGS = "no result after"
 #: Reason for a kernel that has changed its input.

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from cudareduce import __version__
+from cudareduce.backends import BackendSpec, choose_backend
 from cudareduce.errors import EnvironmentProblem
+from cudareduce.gpu.driver import has_driver
 from cudareduce.results.record import COLUMNS
 from tests.conftest import read_result
 
@@ -81,9 +83,28 @@ def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path, cache: Path) 
         capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("No usable GPU: PyCUDA is not installed")
-    assert "answers are checked, nothing is timed" in done.stderr
+    assert done.stderr.startswith("No usable GPU: PyCUDA" if has_driver() else "No NVIDIA driver")
+    assert done.stderr.count("running on the CPU emulator, results are checked, not timed.") == 1
     assert "CPU emulator" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("driver", "cause"),
+    [(False, "No NVIDIA driver found"), (True, "No usable GPU: PyCUDA is not installed")],
+)
+def test_pycuda_is_missed_only_where_there_is_a_driver(
+    monkeypatch: pytest.MonkeyPatch, driver: bool, cause: str
+) -> None:
+    def refuse(spec: BackendSpec) -> None:
+        raise EnvironmentProblem("PyCUDA is not installed")
+
+    monkeypatch.setattr("cudareduce.backends.open_cuda", refuse)
+    monkeypatch.setattr("cudareduce.backends.has_driver", lambda: driver)
+    _, remarks = choose_backend("auto", 3, use_cache=False)
+    assert remarks == (
+        f"{cause}: running on the CPU emulator, results are checked, not timed.",
+        "--device 3 has no effect: the CPU emulator uses no GPU.",
+    )
 
 
 @pytest.mark.long

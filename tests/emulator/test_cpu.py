@@ -605,3 +605,29 @@ def test_where_there_is_no_fast_switch_ucontext_does_the_same(
         for entry in ("warp_tail", "last_block"):
             answer, expected = run_sum(backend, load(backend, "right.cu", entry), 1000)
             assert answer == expected
+
+
+VOLATILE_TAIL = """
+__global__ void tail(const float *in, float *out, size_t n) {
+    __shared__ volatile float s[64];
+    s[threadIdx.x] = threadIdx.x < n ? in[threadIdx.x] : 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        s[threadIdx.x] += s[threadIdx.x + 32];
+        s[threadIdx.x] += s[threadIdx.x + 16];
+        s[threadIdx.x] += s[threadIdx.x + 8];
+    }
+    if (threadIdx.x == 0) *out = s[0];
+}
+"""
+
+
+def test_warp_code_without_any_syncwarp_is_reported_in_one_sentence(watched: CpuBackend) -> None:
+    source = Source(VOLATILE_TAIL, "tail", Path("tail.cu"))
+    [program] = watched.build([source])
+    assert not isinstance(program, BuildError | None)
+    given, out = watched.upload(np.ones(64, np.float32)), watched.allocate(4)
+    take(watched, "ascending")
+    with pytest.raises(KernelFault, match="since Volta") as fault:
+        watched.launcher(program, 1, 64, [given, out, 64])()
+    assert str(fault.value).count("data race") == 1

@@ -260,3 +260,17 @@ def test_a_kernel_that_is_not_judged_ends_with_2(cudareduce: Call, tmp_path: Pat
     path.write_text(CONCEPT + RACY)
     code, out, err = cudareduce("verify", path, "--backend", "cpu")
     assert code in (2, 4) and " right " in out and "not judged: shifted" in err, out + err
+
+
+@pytest.mark.long
+def test_another_operator_than_a_file_computes_is_named_at_once(
+    cudareduce: Call, tmp_path: Path
+) -> None:
+    path = tmp_path / "adds.cu"
+    path.write_text(
+        "__global__ void adds(const float *in, float *out, int n) {\n"
+        "    for (int i = threadIdx.x; i < n; i += blockDim.x) atomicAdd(out, in[i]);\n}\n"
+    )
+    code, out, _ = cudareduce("verify", path, "--op", "max", "--n", 1000, "--backend", "cpu")
+    assert code == 3
+    assert "WRONG: this kernel adds: its results on small inputs are those of the sum, not" in out

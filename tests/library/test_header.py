@@ -66,7 +66,7 @@ def test_a_workspace_grows_with_the_grid() -> None:
     [
         ('walk = "tile"', 'walk = "crawl"',
          ":6: walk: 'crawl' is not one of: element, tile, grid_stride, tickets"),
-        ('scope = "grid"', 'scoop = "grid"', ":4: scoop: unknown key; the keys are: title, change"),
+        ('scope = "grid"', 'scoop = "grid"', ":4: scoop: unknown key; did you mean scope?"),
         ('finish = "relaunch"\n', "",
          ":8: finish: this key is missing from the header (one of: relaunch,"),
         ("block = 256", "block = 64", ":8: block: the default 64 is not among blocks [128, 256]"),

@@ -245,7 +245,7 @@ kernel = "reduce_v7_shuffle"
         ("block = 256", "gpu_peak_gb_s = nan", ":6: gpu_peak_gb_s: nan is not a number from"),
         ("block = 256", "grid = 3", ":6: grid: unknown key; the keys are: rows, block"),
         ('name = "one"', "name = true", ": row 1: name: True is not a text"),
-        ('name = "one"', 'name = "one"\nblok = 3', ": row 1: blok: unknown key; the keys are"),
+        ('name = "one"', 'name = "one"\nblok = 3', ": row 1: blok: unknown key; did you mean"),
         ('kernel = "reduce_v7_shuffle"\n', "", ": row 1: kernel: this key is missing"),
         ('name = "one"', 'name = "one"\npublished = {time_us = -1}',
          ": row 1: published: time_us: -1 is not a number from"),
