@@ -169,9 +169,10 @@ def plain(text: str, out: Path) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
     text = re.sub(r"^[a-z ]+: \d+ of \d+.*\n", "", text, flags=re.MULTILINE)  # printed when slow
     text = re.sub(r"skipped, (?:\d+ min ?)?(?:\d+ s)?;", "skipped, ... s;", text)
-    text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=\. Kernels|\n|$)",
+    text = text.replace("No NVIDIA driver found", "No usable GPU: PyCUDA ...")
+    text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=: running on|\n|$)",
                   "PyCUDA ...", text)  # fmt: skip
-    return re.sub(r"libcuda\.so\.1 was not found[^\n]*?(?=\. Kernels|\n|$)", "PyCUDA ...", text)
+    return re.sub(r"libcuda\.so\.1 was not found[^\n]*?(?=: running on|\n|$)", "PyCUDA ...", text)
 
 
 def masked(text: str) -> str:

@@ -76,5 +76,6 @@ def _of_a_user(case: Case) -> bool:
 
 
 def _elsewhere(verdict: Verdict) -> Verdict:
-    """What a verdict at the edges says of another size: errors are that size's own."""
-    return replace(verdict, error=None, bound=None, ulp=None)
+    """What a verdict at the edges says of another size: errors and repeated results are that
+    size's own."""
+    return replace(verdict, error=None, bound=None, ulp=None, distinct=None, launches=None)

@@ -59,12 +59,20 @@ _FASTEST = "bold: the shortest time of each size"
 def sections(
     run: Run, more: Sequence[str] = (), roots: Mapping[str, str] | None = None
 ) -> list[Section]:
-    """A section for each reduction and size of a run, with the columns `more` in addition. `roots`
+    """A section for each reduction and size of a run, for all sizes if nothing was timed, with the
+    columns `more` in addition. `roots`
     are the first kernels of lineages, by kernel. Remarks on the run stand below the last table."""
+    records = [r for r in run.records if r.source or not r.ranks]
+    untimed = all(r.time_us is None and r.host_us is None for r in records)
+
+    def size(r: Record) -> int | None:
+        """The size that has a table of its own; without times, all sizes share one."""
+        return None if untimed else r.n if r.aligned_n is None else r.aligned_n
+
     groups = group_by(
-        (r for r in run.records if r.source or not r.ranks),
-        lambda r: (r.op, r.map, r.dtype, r.acc, r.n if r.aligned_n is None else r.aligned_n, r.rows,
-                   r.context, r.sms, r.source, r.ranks, r.aligned_n is not None),
+        records,
+        lambda r: (r.op, r.map, r.dtype, r.acc, size(r), r.rows, r.context, r.sms, r.source,
+                   r.ranks, r.aligned_n is not None),
     )  # fmt: skip
     found = rank_sections(run)
     found += [
@@ -82,7 +90,10 @@ def sections(
 def _section(
     run: Run, records: Sequence[Record], more: Sequence[str], roots: Mapping[str, str]
 ) -> Section:
-    title = what_text(records[0], records[0].n)
+    sizes = {r.n for r in records}
+    title = what_text(records[0], records[0].n if len(sizes) == 1 else None)
+    if len(sizes) > 1:
+        records = [r for same in group_by(records, label).values() for r in same]
     kept = [r for r in records if r.verdict != "skip"]
     marked = [(full_label(r), r.reason) for r in kept if r.verdict == "pass" and r.reason]
     notes = [f"{full_label(r)}: WRONG: {r.reason}" for r in kept if r.verdict == "fail"]
@@ -98,21 +109,39 @@ def _section(
 
 
 def _verified(run: Run, title: str, records: Sequence[Record]) -> Section:
-    header = ("kernel", "blocks", "passes", "answer", "error", "%bound", "ulp", "distinct")
-    rows = tuple(
-        (
-            label(r), *(DASH if k is None else str(k) for k in (r.grid, r.passes)),
-            verdict_text(r),
-            error_text(r.error), error_text(r.pct_bound), error_text(r.error_ulp), distinct_text(r),
-        )
-        for r in records
-    )  # fmt: skip
-    notes: tuple[str, ...] = ()
+    columns = {
+        "kernel": label,
+        "n": lambda r: short_size(r.n),
+        "blocks": lambda r: DASH if r.grid is None else str(r.grid),
+        "passes": lambda r: DASH if r.passes is None else str(r.passes),
+        "answer": verdict_text,
+        "error": lambda r: error_text(r.error),
+        "%bound": lambda r: error_text(r.pct_bound),
+        "ulp": lambda r: error_text(r.error_ulp),
+        "distinct": distinct_text,
+    }
+    if len({r.n for r in records}) < 2:
+        del columns["n"]
+    if all(r.distinct is None for r in records):
+        del columns["distinct"]
+    rows = tuple(tuple(cell(r) for cell in columns.values()) for r in records)
+    notes = list(_repeated_notes(records))
     may_round = records and records[0].op in ("sum", "prod", "mean")
     if may_round and all(r.bound == 0 and r.error_ulp is not None for r in records):
-        notes = ("no %bound: with these inputs no partial result is rounded",)
+        notes.append("no %bound: with these inputs no partial result is rounded")
     title = f"{title}, {run.device.name}: answers only, nothing is timed"
-    return Section(title, header, rows, notes)
+    return Section(title, tuple(columns), rows, tuple(notes))
+
+
+def _repeated_notes(records: Sequence[Record]) -> Iterator[str]:
+    """How to read `distinct`, if results vary."""
+    varying = next((r for r in records if (r.distinct or 0) > 1), None)
+    if varying is not None:
+        yield (
+            f"distinct {distinct_text(varying)}: {varying.launches} launches on one random input "
+            f"gave {varying.distinct} results that differ in their bits, all within the bound; "
+            "error and ulp are of the input that comes nearest to its bound"
+        )
 
 
 def _timed(run: Run, title: str, records: Sequence[Record], more: Sequence[str]) -> Section:

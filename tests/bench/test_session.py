@@ -110,3 +110,17 @@ def test_the_quickest_kernel_comes_first_then_the_longest(
     kernels = "reduce_single_block", "reduce_v6_multi_add", "reduce_v0_baseline"
     assert cudareduce("bench", *kernels, "--n", "2^24", *QUIET)[0] == 0
     assert list(order) == ["reduce_single_block", "reduce_v0_baseline", "reduce_v6_multi_add"]
+
+
+def test_sizes_without_times_share_one_table(cudareduce: Call) -> None:
+    code, out, _ = cudareduce("bench", *TWO, "--n", "2^10..2^12", "--backend", "cpu", "--quiet")
+    assert code == 0
+    assert out.count("nothing is timed") == 1
+    rows = re.findall(r"^ (reduce_v\d)\w+ +(2\^\d+) ", out, re.MULTILINE)
+    assert rows == [(k, n) for k in ("reduce_v0", "reduce_v7") for n in ("2^10", "2^11", "2^12")]
+    assert " distinct" in out
+
+
+def test_results_that_vary_are_explained_below_the_table(cudareduce: Call) -> None:
+    _, out, _ = cudareduce("bench", "reduce_atomic", "--n", 2000, "--backend", "cpu", "--quiet")
+    assert "distinct 3/3: 3 launches on one random input gave 3 results" in out
