@@ -207,17 +207,19 @@ def _is_undecided(case: Case, verdict: Verdict) -> bool:
 
 
 def _with_precondition(
-    session: Session, experiments: _Experiments, case: Case, files: ExternalFiles
+    session: Session, experiments: _Experiments, case: Case, files: ExternalFiles, reason: str
 ) -> tuple[Case | None, str]:
     """The case with the weakest precondition under which it seems right, None if there is none;
-    and the cause if it is a bug that shows as soon as everything else is excluded."""
+    and the cause if it is a bug that shows as soon as everything else is excluded. `reason` is why
+    it failed."""
     every = {
         name: value
         for name, value in _strongest(case.reduction, session.settings.nan).items()
         if _has_cause(case, name)
     }
     whole = _asking(case, **every)
-    outcomes = dict(_outcomes(session, experiments, whole))
+    watched = _is_too_large(case, reason)  # only that build finds indices outside of arrays
+    outcomes = dict(_outcomes(session, experiments, whole, watched=watched))
     failed = {shape: v for shape, v in outcomes.items() if v.outcome == "fail"}
     bug = next((v.reason for v in failed.values() if _is_bug(case, v.reason)), "")
     if bug:
@@ -368,11 +370,11 @@ def _asking(case: Case, **parts: Any) -> Case:
 
 
 def _outcomes(
-    session: Session, experiments: _Experiments, case: Case, shapes: Sequence[Shape] = ()
-) -> Iterator[tuple[Shape, Verdict]]:
+    session: Session, experiments: _Experiments, case: Case, shapes: Sequence[Shape] = (), *,
+    watched: bool = False,
+) -> Iterator[tuple[Shape, Verdict]]:  # fmt: skip
     """The verdict on each of these recorded sizes alone, of all without any."""
-    limits, program = session.backend.limits(), case.kernel.program
-    watched = program is not None and program.inferred  # that finds indices outside of arrays
+    limits = session.backend.limits()
     sets: dict[Case, TestSet] = {}
     shape_of: dict[Case, Shape] = {}
     for n, rows in shapes or recorded_shapes(case, _ONE_UP_TO):
@@ -442,7 +444,7 @@ def preconditions(
     for k, case in enumerate(left):
         verdict = verdicts[case]
         experiments = _Experiments(session, whole.share((len(left) - k) / _ONE_PROGRAM))
-        found, cause = _with_precondition(session, experiments, case, files)
+        found, cause = _with_precondition(session, experiments, case, files, verdict.reason)
         if experiments.deadline.passed:
             why = f"cannot be decided in time: {verdict.reason}; --n N tries fewer sizes"
             causes[case] = replace(skipped("time", why), effort=verdict.effort)

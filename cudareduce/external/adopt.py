@@ -266,7 +266,7 @@ class _Attempt:
         program = replace(
             self.program, runs=runs, computes=identity.reduction, fit=identity.fit,
             fault=fault, root=identity.root,
-            called=bool(entry) and entry.partition(" ")[0] != "main",
+            called=self.shown.again or (bool(entry) and entry.partition(" ")[0] != "main"),
         )  # fmt: skip
         program = replace(program, summary=_identified(program, identity, initial))
         return _kernel(self.shown, program, identity)

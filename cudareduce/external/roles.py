@@ -59,11 +59,13 @@ _MOST_UNSURE = 2
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One program of a recording: its steps up to the last launch, and what the host reads then."""
+    """One program of a recording: its steps up to the last launch, and what the host reads then.
+    `again` is True if the host runs it and reads its result several times."""
 
     recording: Recording
     steps: tuple[Step, ...]
     reads: tuple[CopyOut, ...]
+    again: bool = False
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -128,13 +130,15 @@ def segments(recording: Recording) -> list[Segment]:
         first = [s for s in prepared if _target(s) in used]
         earlier = [s for s in own if s not in launched]
         steps = (*_latest(first), *earlier, *launched)
-        found.append(Segment(recording, steps, tuple(reads)))
+        again = all(launch.kernel in repeated for launch in own)
+        found.append(Segment(recording, steps, tuple(reads), again))
         before.extend(s for s in launched if isinstance(s, Launch))
         prepared.extend(s for s in launched if not isinstance(s, Launch))
         launched.clear()
 
     reads: list[CopyOut] = []
-    steps = _without_repeats(recording.steps)
+    repeated: set[str] = set()
+    steps = _without_repeats(recording.steps, repeated)
     for k, step in enumerate(steps):
         if isinstance(step, CopyOut):
             reads.append(step)
@@ -244,14 +248,17 @@ def _is_chunk(steps: Sequence[Step], known: Sequence[Launch]) -> bool:
     return True
 
 
-def _without_repeats(steps: Sequence[Step]) -> list[Step]:
-    """Steps with each group that is repeated right behind itself once: hosts that time do so."""
+def _without_repeats(steps: Sequence[Step], repeated: set[str]) -> list[Step]:
+    """Steps with each group that is repeated right behind itself once: hosts that time do so.
+    `repeated` gets the kernels of groups in which the host reads a result."""
     kept: list[Step] = []
     for step in steps:
         kept.append(step)
         for period in range(1, min(_LONGEST_PERIOD, len(kept) // 2) + 1):
             last, previous = kept[-period:], kept[-2 * period : -period]
             if last == previous and any(isinstance(s, Launch) for s in last):
+                if any(isinstance(s, CopyOut) for s in last):
+                    repeated |= {s.kernel for s in last if isinstance(s, Launch)}
                 del kept[-period:]
                 break
     return kept

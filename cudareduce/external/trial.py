@@ -31,7 +31,7 @@ _RUN_S, _BUILD_S = 2.0, 60.0
 #: After so many runs without end no other of the file is tried.
 _MOST_HUNG = 4
 #: A time limit grows at most so many times on a machine with other work.
-_MOST_CROWDED = 3.0
+_MOST_CROWDED = 5.0
 
 
 def budget(seconds: float) -> Deadline:
