@@ -174,7 +174,7 @@ def test_list_shows_a_suite_under_its_authors_names(cudareduce: Call) -> None:
              "V7 shuffle"]  # fmt: skip
     places = [out.index(f" {name} ") for name in names]
     assert places == sorted(places)
-    assert "V4 unroll last warp: As printed, the last warp lacks __syncwarp" in out
+    assert "V4 unroll last warp: As printed, the last warp has no __syncwarp()" in out
 
 
 def test_list_as_json_has_the_promised_fields(cudareduce: Call) -> None:

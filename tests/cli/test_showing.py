@@ -31,7 +31,7 @@ def test_a_kernel_tells_its_change_its_gain_and_what_was_wrong_in_print(cudaredu
     joined = " ".join(words.split())
     assert f"times as fast as {BEFORE}: sum of 33 554 432 (2^25) float32" in joined
     assert "NVIDIA H200" in words
-    assert "in print fastcuda, V2 no bank conflict: As printed, the second pass is" in joined
+    assert "in print fastcuda, V2 no bank conflict: As printed, the second pass has" in joined
     assert f"\nprevious    {BEFORE}: " in words
     assert "\nnext        reduce_v3_add_during_load: First add during load\n" in words
     assert max(map(len, words.splitlines()[:-1])) <= 80

@@ -64,7 +64,7 @@ def test_bbuf_sets_its_figures_beside_ours_and_answers_its_question(registry: Re
     assert shares == ["8.7", "18.0", "18.7", "35.4", "51.7", "54.4", "81.8"]  # recomputed by hand
     text = " ".join(found.notes)
     assert "NVIDIA A100-PCIE-40GB; (%peak) is of its 1555 GB/s" in text
-    assert "not bytes over time. So v4 is faster and seems to use less bandwidth." in text
+    assert "shared memory in v0 to v3. So v4 is faster and seems to use less bandwidth." in text
 
 
 def test_without_a_profiler_a_dash_and_the_reason(registry: Registry) -> None:
