@@ -260,6 +260,12 @@ class Place(click.Path):
             return f"{value} is a link to itself" if error.errno == errno.ELOOP else None
         if any(kind(mode) for kind in self._refused):
             return f"{value} is a device or a pipe: name a file"
+        if stat.S_ISDIR(mode) and not self.dir_okay:
+            return f"{value} is a directory: name a file"
+        if not stat.S_ISDIR(mode) and not self.file_okay:
+            return f"{value} is a file: name a directory"
+        if self.readable and not os.access(value, os.R_OK):
+            return f"permission to read {value} is denied: change its mode or name another"
         return None
 
 

@@ -104,3 +104,16 @@ def test_writers_that_share_a_folder_write_whole_files(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert target.read_text() in texts
+
+
+def test_a_file_of_another_kind_or_without_permission_is_refused_with_a_remedy(
+    cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+    code, _, err = cudareduce("history", "check", "--from", file)
+    assert (code, f"{file} is a file: name a directory" in err) == (2, True)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    code, _, err = cudareduce("plot", file)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"permission to read {file} is denied: change its mode or name another" in err
