@@ -231,8 +231,8 @@ def compare(
     if a verdict is UNCERTAIN. Further options are those of the command, such as
     `cross_device=True`. Raises UsageError, and BaselineError if their machines cannot be compared.
     """
-    from cudareduce.compare.check import compared_files
-    from cudareduce.compare.report import exit_code, judged_sections, rows_json
+    from cudareduce.compare.check import compare_runs
+    from cudareduce.compare.report import exit_code, rows_json, verdict_sections
     from cudareduce.compare.request import CompareRequest
     from cudareduce.library.registry import load_registry
 
@@ -240,11 +240,11 @@ def compare(
         CompareRequest, "compare", (old, new),
         {"threshold": threshold, "strict": strict, **options},
     )  # fmt: skip
-    report = compared_files(request, load_registry())
+    report = compare_runs(request, load_registry())
     text = rows_json(report.rows)
     return Result(
         items=tuple(report.rows), exit_code=exit_code(report, request.judging), json=text,
-        sections=tuple(judged_sections(report, everything=True)), rows=tuple(loads(text)),
+        sections=tuple(verdict_sections(report, everything=True)), rows=tuple(loads(text)),
     )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Verify, then time, then record."""
+"""`bench` and `verify`: verify kernels, time the correct ones, make records."""

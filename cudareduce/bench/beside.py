@@ -1,7 +1,7 @@
-"""Libraries and kernels in one more pass, in the primary context of a process of its own.
+"""Time libraries and kernels in an additional pass, in the primary context of a separate process.
 
-A library that fails, hangs, ends its process or is wrong is a row. Kernels are timed in that pass,
-too, since times in two contexts differ by 1 to 2 %; speed-ups are computed within the pass.
+A library that fails, hangs, crashes or is wrong gets a row that says so. Kernels are timed in that
+pass, too, since times in two contexts differ by 1 to 2 %; speed-ups are computed within the pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cudareduce.temporary import temporary_folder
 from cudareduce.timing.sampling import Method
 from cudareduce.verify.verdict import skipped
 
-#: Shapes at which libraries are verified besides the requested ones.
+#: Additional shapes at which libraries are verified.
 _EDGES: tuple[Shape, ...] = ((1, 1), (33, 1), (1025, 1), (65537, 1), (33, 5))
 _MORE_EDGES: tuple[Shape, ...] = (*_EDGES, (4097, 1), (257, 9), (1000003, 1))
 _ON_CPU = "runs on a GPU alone, and this is the CPU emulator: nothing of it is tried here"
@@ -47,8 +47,9 @@ def timed_beside(
     session: Session, parts: Sequence[Part], recorder: Recorder, names: Sequence[str],
     *, odd: Anew | None = None,
 ) -> Beside:  # fmt: skip
-    """Verify and time libraries on every problem of a run, in the same rounds as the kernels that
-    were right; then all of them on odd layouts, if `odd` returns the kernels there."""
+    """Verify and time libraries on every problem of a run, in the same rounds as the correct
+    kernels. Then time all of them with misaligned layouts, if `odd` returns the kernels for
+    these."""
     asked = [
         Asked(group, (group.n, session.settings.rows), right_kernels(group))
         for part in parts for group in part.groups
@@ -122,7 +123,7 @@ def _all(
 def _left_out(
     beside: Beside, session: Session, one: Asked, recorder: Recorder, listings: Sequence[Listing]
 ) -> Beside:
-    """The record of each library with the reason why it is not called."""
+    """A skip record for each library that is not called, with the reason."""
     why = _MAPPED if one.group.reduction.map else _COLUMNS
     peers = libraries_of(listings)
     job = Job(
@@ -162,7 +163,8 @@ def _with(beside: Beside, one: Asked, outcome: Outcome, records: LibraryRecords)
 def joined(
     records: Sequence[Record], protocol: Mapping[str, Any], beside: Beside, names: Sequence[str]
 ) -> tuple[list[Record], dict[str, Any]]:
-    """All records by problem, those of the pass with libraries last, and the protocol of both."""
+    """The records of both passes ordered by problem, those of the pass with libraries last, and
+    their common protocol."""
 
     def problem(r: Record) -> tuple[object, ...]:
         return r.op, r.map, r.dtype, r.acc, r.aligned_n or r.n, r.rows

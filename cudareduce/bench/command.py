@@ -1,4 +1,4 @@
-"""`bench`: verify, then time, then record."""
+"""The command `bench`: verify, time, print and store."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from cudareduce.timing.timer import FLUSH_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benched:
-    """A run, the cases that could run, the backend they ran on, and the exit code it deserves;
-    `roots` is the kernel that begins the lineage of each."""
+    """A run with the cases that ran, the backend, and the exit code. `roots` maps kernels to the
+    first kernel of their lineage."""
 
     run: Run
     cases: tuple[Case, ...]
@@ -54,7 +54,8 @@ class Benched:
 
 
 def bench(request: BenchRequest) -> int:
-    """Verify, time, print, store; the exit code. Raises UsageError and EnvironmentProblem."""
+    """Verify, time, print and store; returns the exit code. Raises UsageError and
+    EnvironmentProblem."""
     began = monotonic()
     done = timed_run(request)
     publish(request.outputs, sections(done.run, request.columns, done.roots), run_texts(done.run))
@@ -71,8 +72,8 @@ def bench(request: BenchRequest) -> int:
 
 
 def timed_run(request: BenchRequest) -> Benched:
-    """Verify and time what a request names. A name, an option or an output file that will not do
-    is a UsageError, before anything is measured."""
+    """Verify and time the requested kernels. Raises UsageError for invalid names, options and
+    output files before anything is measured."""
     registry = load_registry(request.selection.folders)
     files = external_files(request)
     choices = chosen(request, registry, files)
@@ -91,14 +92,14 @@ def timed_choices(
     request: BenchRequest, settings: Settings, choices: Sequence[Choice], registry: Registry,
     files: ExternalFiles | None = None,
 ) -> Benched:  # fmt: skip
-    """Verify and time these kernels on the machine that the request names. Raises
-    EnvironmentProblem if it cannot be had."""
+    """Verify and time these kernels on the requested backend. Raises EnvironmentProblem if it is
+    not available."""
     with opened(request.machine, settings) as session:
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
         say(why_left_out(session, choices), request.machine.quiet)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
-        # Where --backend rules out times, such options are an error.
+        # Timing options are an error if --backend rules out times.
         if session.backend.timed() is None and not never_timed(request.machine.backend):
             say(untimed_text(settings, request.columns) or "", request.machine.quiet)
         files = files or external_files(request)
@@ -128,8 +129,7 @@ def timed_choices(
 
 
 def remarks_of(parts: Sequence[Part]) -> list[str]:
-    """What a reader must know beside the numbers, each once, with the first place where it was
-    true."""
+    """The distinct remarks of a run, each with the first problem to which it applies."""
     said: dict[str, None] = {}
     for part in parts:
         said |= dict.fromkeys(remark for group in part.groups for remark in group.remarks)
@@ -139,7 +139,8 @@ def remarks_of(parts: Sequence[Part]) -> list[str]:
 
 
 def floors_of(parts: Sequence[Part], settings: Settings) -> dict[str, float]:
-    """The floors of the last size by each method, in us; the first method's under plain names."""
+    """The floors of the last size by each timing method, in us. Those of the first method have
+    plain names."""
     floors: dict[str, float] = {}
     for group in (group for part in parts for group in part.groups):
         for label, times in group.times.items():
@@ -149,7 +150,7 @@ def floors_of(parts: Sequence[Part], settings: Settings) -> dict[str, float]:
 
 
 def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> dict[str, Any]:
-    """How a run was measured, and what was asked for, so that it can be asked for again."""
+    """The protocol of a run: options and method, so that the run can be repeated."""
     settings = session.settings
     return {
         "kernels": list(names or ("all",)),
@@ -178,8 +179,8 @@ def _exit_code(
     request: BenchRequest, parts: Sequence[Part], records: Sequence[Record], files: ExternalFiles,
     *, late: bool,
 ) -> int:  # fmt: skip
-    """130 after Ctrl-C; if right kernels were to be timed and no round of any was finished, 4 where
-    time was short and else 6; otherwise that of the verdicts and of kernels that are left out."""
+    """130 after Ctrl-C. If no round of any correct kernel was completed, 4 if time ran out, else 6.
+    Otherwise the worst code of verdicts and skipped kernels."""
     if any(part.interrupted for part in parts):
         return 130
     times = [record.time_us for record in records if record.verdict == "pass"]
@@ -196,10 +197,9 @@ def strict_codes(
     request: BenchRequest | VerifyRequest, groups: Sequence[Group], records: Sequence[Record], *,
     rounds: int = 0,
 ) -> set[int]:  # fmt: skip
-    """What --strict adds: 3 if anything is right on a condition that nobody has asked for; 4 if
-    anything was neither right nor wrong beyond doubt: what an emulator or a machine cannot decide,
-    what there was no time for, and what was timed without a time, or without the interval that so
-    many rounds have."""
+    """The additional codes of --strict: 3 if a kernel is right only under an inferred precondition;
+    4 if a verdict is undecided, there was no time to verify, or a time or its interval is
+    missing."""
     marked = any(v.undecided for group in groups for v in group.verdicts.values())
     skipped = any(record.cause in ("machine", "time") for record in records)
     tried = any(group.tried for group in groups)
@@ -214,8 +214,8 @@ def strict_codes(
 
 
 def verdict_codes(records: Sequence[Record]) -> set[int]:
-    """The exit codes that verdicts stand for: 3 for a wrong answer, 2 for what does not compile;
-    if nothing was tried, 6 where the machine is the cause, 4 where time was, else 2."""
+    """The exit codes of verdicts: 3 for a wrong result, 2 for a kernel that does not compile. If
+    nothing ran, 6 if the machine is the cause, 4 if time is, else 2."""
     verdicts = {r.verdict for r in records}
     ours = [r for r in records if r.scope != "library"]
     causes = {r.cause for r in ours or records}

@@ -1,4 +1,4 @@
-"""What is known of cases that are measured against each other: one reduction at one size."""
+"""Verdicts and times of cases that are measured together: one reduction at one size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudareduce.verify.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """What one method found: a timing of each case, and what was measured beside them. `ceiling` is
+    """The result of one timing method: a timing of each case, and reference launches. `ceiling` is
     that of the fastest read-only launch, `floors` are microseconds by name."""
 
     timings: Mapping[Case, Timing] = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Group:
     `plans` holds the plan of each case that takes the size, `shas` the hash of its machine code,
     `times` what each method found, by its label, and `condition_numbers` how far cancellation
     magnifies errors, by shape; `joules` are those of one launch. `stories` tell how rounds went,
-    `remarks` what a reader must know.
-    `tried`: timing was begun. `interrupted`: Ctrl-C ended it, and it holds what there was by then.
+    `remarks` are for the user. `tried`: timing was begun. `interrupted`: Ctrl-C ended it, and it
+    holds what there was by then.
     """
 
     reduction: Reduction

@@ -37,7 +37,7 @@ _OPTIONAL_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Makes the verification jobs of one session."""
+    """Creates the verification jobs of one session."""
 
     backend: Backend
     spec: BackendSpec
@@ -45,13 +45,13 @@ class Jobs:
 
     @property
     def emulator(self) -> BackendSpec | None:
-        """The emulator, on which test sets run; None if g++ is missing beside a GPU."""
+        """The emulator, on which test sets run; None if there is a GPU and no g++."""
         return emulator_beside(self.spec)
 
     def nets(self, case: Case, *, every: bool) -> list[TestSet]:
-        """The test sets of a case besides the requested shapes. Kernels of the package have none on
-        a GPU, since the tests of the package run them. Without `every`, only the test sets for data
-        races."""
+        """The test sets of a case in addition to the requested shapes. Kernels of the package have
+        none on a GPU, since the tests of the package run them. Without `every`, only the test sets
+        for data races."""
         if self.emulator is None or not (self.backend.traits.isolated or case.kernel.foreign):
             return []
         if case.kernel.program is not None:

@@ -1,8 +1,8 @@
 """Records of libraries, and of kernels in the same pass, on the requested input and on odd layouts.
 
 With one element more, or a start one element after an aligned address, some compilers silently fall
-back to loads of single elements. So all libraries and kernels are timed there, too, in a few more
-rounds, and compared with themselves on the requested input.
+back to loads of single elements. So all libraries and kernels are also timed with these layouts, in
+a few rounds, and compared with their time on the requested input.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
 PRIMARY = "primary"
-#: Shapes that are verified in odd layouts besides the timed one, since some libraries compile for
-#: each size; and most launches in half a round.
+#: Additional shapes that are verified in misaligned layouts (some libraries compile for each size),
+#: and the limit for launches in half a round.
 _ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
 _ODD_LAUNCHES = 24
 _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRecords:
-    """Makes the records of one job."""
+    """Creates the records of one job."""
 
     recorder: Recorder
     peers: Sequence[Library]

@@ -1,15 +1,15 @@
-"""Whether the host's memory holds what a verification needs."""
+"""Checks that the inputs of a verification fit into host memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: The share of the available memory that may be asked for.
+#: The fraction of available memory that may be used.
 _SHARE = 0.9
 
 
 def why_too_large(nbytes: int) -> str | None:
-    """Why the host's memory does not hold so many bytes; None if it does, or if nobody knows."""
+    """Why `nbytes` exceed host memory; None if they fit, or if the available memory is unknown."""
     available = available_bytes()
     if available is None or nbytes < available * _SHARE:
         return None
@@ -17,7 +17,7 @@ def why_too_large(nbytes: int) -> str | None:
 
 
 def available_bytes() -> int | None:
-    """What Linux says a process may still take without swapping; None where it does not say."""
+    """The memory that Linux reports as available without swapping, in bytes; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

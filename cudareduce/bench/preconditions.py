@@ -1,4 +1,4 @@
-"""The weakest precondition under which an external program is right, where it is not always right.
+"""Infer the weakest precondition under which a failing external program is right.
 
 Preconditions are what an author would document. A data race, barrier divergence, an access out of
 bounds or a launch without end is never one: such a program is wrong, and the cause is given.
@@ -37,28 +37,29 @@ from cudareduce.verify.verdict import (
     skipped,
 )
 
-#: Causes that no precondition excuses, in the words of the emulator.
+#: Messages of the emulator on faults for which no precondition is inferred.
 _BUGS = re.compile(
     rf"{HANGS}|invalid access|outside the array|past the end|wait at|different barriers"
     r"|not all threads|is not possible here|never set"
 )
 #: An access outside of an array of fixed size: a launch that is inferred may be too large for it.
 _FIXED_ARRAY = re.compile(r"outside the array|invalid access at \(nil\), in no kernel")
-#: An access behind an argument of a kernel, in the words of the emulator.
+#: Message of the emulator on an access outside of a kernel argument.
 _BEHIND = re.compile(r"past the end of argument (\d+)")
-#: The part of the time that is left for one program: another verification follows.
+#: The fraction of the remaining time for one program, since another verification follows.
 _ONE_PROGRAM = 2 / 3
-#: Inputs that every size is tried with: what fails with others hangs on values, not on the size.
+#: Inputs with which every size is tested. A kernel that fails only with others depends on values,
+#: not on the size.
 _OF_EVERY_SIZE = re.compile(
     r"\b(?:exact|named|random|positive|rising|falling|one-sided|extremum|spread)\b"
 )
-#: Right at fewer sizes may be so by chance.
+#: Fewer right sizes may be coincidence.
 _FEWEST = 3
-#: Every pattern is tried up to so many elements, two of them and one up to so many.
+#: Largest number of elements for tests with every pattern, with two patterns, and with one.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
-#: Sizes at which a part of a precondition is tried, besides all with so few elements.
+#: Number of sizes at which a part of a precondition is tested, in addition to all small ones.
 _MOST_TRIED, _TINY = 10, 40
-#: Sizes that are always tried: of whole blocks of threads.
+#: Sizes that are always tested: multiples of common block sizes.
 _BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
@@ -78,8 +79,7 @@ _WEAKER: dict[tuple[str, Any], tuple[Any, ...]] = {
 
 
 def _strongest(reduction: Reduction, nan: Nan | None) -> dict[str, Any]:
-    """Every condition on the elements that an author may document; `nan` is what the user has said
-    of a NaN."""
+    """All conditions on the elements that an author may document. `nan` is the option --nan."""
     parts, name, kind = dict[str, Any](), reduction.op.name, reduction.dtype.kind
     if name in ("max", "argmax") and kind != "uint":
         parts |= {"positive": "normal" if kind == "float" else "positive"}
@@ -321,8 +321,7 @@ def _searched(
 
 
 def _tile(case: Case) -> int:
-    """The elements of which a grid has a block for each whole number of them, and none for the
-    rest; 1 if it is not so."""
+    """The tile size if the grid has one block per whole tile and none for the rest, else 1."""
     assert case.kernel.program is not None
     runs = [run for run in case.kernel.program.runs if run.launches]
     for items in (1, 2, 4, 8, 16, 32):
@@ -390,8 +389,8 @@ def _outcomes(
 
 
 def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | None:
-    """A multiple or a greatest number of elements that tells right sizes from wrong ones; None if
-    neither does."""
+    """A divisor or a maximum of the number of elements that separates right sizes from wrong ones,
+    or None."""
     lengths = sorted({n for n, _ in good})
     wrong = sorted({n for n, _ in failed})
     rows_good, rows_wrong = {rows for _, rows in good}, {rows for _, rows in failed}

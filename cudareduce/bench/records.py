@@ -1,4 +1,4 @@
-"""From verdicts and timings to records: bandwidth, shares of theory and ceiling, speed-ups."""
+"""Create records from verdicts and timings: bandwidth, percent of peak and ceiling, speed-ups."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cudareduce.verify.verdict import Verdict
 
 
 def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | None:
-    """Why a time cannot be believed, with the bandwidth and its theory in GB/s; None if it can.
-    Only a cold one is bound by memory."""
+    """Why a time is impossible, with its bandwidth and the peak in GB/s, or None. Only cold times
+    are limited by memory bandwidth."""
     if not label.startswith("cold") or peak_gb_s is None or gb_s <= peak_gb_s:
         return None
     return (
@@ -45,7 +45,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """What records have in common within a run; `peak_gb_s` is theory."""
+    """Creates the records of a run. `peak_gb_s` is the theoretical bandwidth."""
 
     backend: str
     peak_gb_s: float | None
@@ -61,8 +61,8 @@ class Recorder:
         ]  # fmt: skip
 
     def records(self, group: Group, cases: Sequence[Case]) -> list[Record]:
-        """Records of each case that has a verdict, in the order given: one for each method that
-        timed it, or one without a time."""
+        """The records of each case with a verdict, in order: one per timing method, or one without
+        a time."""
         known = [case for case in cases if case in group.verdicts]
         plain = {case: self._record(group, case) for case in known}
         alarms = {
@@ -120,12 +120,12 @@ class Recorder:
         )
 
     def _bytes(self, plan: Plan) -> tuple[int, int]:
-        """What the algorithm moves in the timed region, and what of it is read."""
+        """The bytes that are moved in the timed region, and those of them that are read."""
         read = plan.problem.input_bytes
         return (read if self.settings.region == "first-pass" else plan.bytes_moved), read
 
     def _alarm(self, plan: Plan, label: str, timing: Timing) -> str | None:
-        """Why a time cannot be, if it cannot: its record is a failure, and nothing is compared with
+        """Why a time is impossible, or None. The record then fails, and nothing is compared with
         it."""
         moved, _ = self._bytes(plan)
         return roofline_alarm(label, moved / timing.median_us / 1e3, self.peak_gb_s)
@@ -148,8 +148,8 @@ class Recorder:
         )
 
     def _baseline(self, case: Case, known: Sequence[Case]) -> Case | None:
-        """The kernel asked for, else the suite's first row, else the root of the lineage, each on
-        as many SMs."""
+        """The baseline of speed-ups: the requested kernel, else the first row of the suite, else
+        the first kernel of the lineage, on the same number of SMs."""
         if self.settings.baseline_kernel:
             return _find(known, self.settings.baseline_kernel, case.sms)
         if case.suite:
@@ -186,13 +186,13 @@ def case_fields(case: Case, verdict: Verdict, plan: Plan | None) -> dict[str, An
 
 
 def chosen_of(kernel: Kernel) -> str | None:
-    """What was chosen under the name of `auto`; None of what goes by its own name."""
+    """The kernel that `auto` selected; None for a kernel that was named."""
     automatic = kernel.id in (AUTO, AUTO_FIXED) and kernel.entry != kernel.id
     return kernel.entry if automatic else None
 
 
 def effort_of(verdict: Verdict) -> dict[str, Any]:
-    """The fields that tell what a verdict rests on."""
+    """The fields for the test coverage of a verdict."""
     effort = verdict.effort
     return {
         "tried_sizes": len(effort.sizes) or None,
@@ -236,7 +236,7 @@ def bandwidth(
 def _speedups(
     timings: Mapping[Case, Timing], case: Case, baseline: Case | None, before: Case | None
 ) -> dict[str, Any]:
-    """Formed round by round, so that what moves both kernels in a round cancels."""
+    """Computed per round, so that common changes of both kernels cancel."""
 
     def ratios(other: Case | None) -> list[float]:
         if other is None or other not in timings:

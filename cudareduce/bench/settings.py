@@ -1,4 +1,4 @@
-"""What a run was asked to do."""
+"""The settings of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Settings:
     deadline: Deadline = field(default_factory=Deadline)
 
     def sizes_of(self, case: Case) -> Collection[int]:
-        """The sizes at which a case is measured."""
+        """The sizes at which a case is measured, in elements per row."""
         return self.sizes if case.only is None else case.only
 
     def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:
@@ -83,7 +83,7 @@ class Settings:
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """By which methods the run times, in the order asked for."""
+        """The timing methods of the run, in the requested order."""
         kinds = [False, True] if self.graph else [False]
         return tuple(Method(timing == "cold", graph) for timing in self.timings for graph in kinds)
 

@@ -1,4 +1,4 @@
-"""The cases of one reduction and size, timed on one fresh input and judged by what that leaves."""
+"""Time the cases of one reduction and size on one new input, and judge their results."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from cudareduce.verify.result_monitor import (
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
 FLOOR_EVENTS, FLOOR_LAUNCH = "floor: two events", "floor: an empty kernel"
-#: Inputs up to this are uploaded to a new context for each half round. Reading more takes 60 us and
-#: longer on an H200, of which what a context changes (0.2 us a launch) is no longer much.
+#: Inputs up to this are uploaded to a new context for each half round. Reading more takes at least
+#: 60 us on an H200, of which the influence of a context (0.2 us per launch) is negligible.
 _RENEWED_BYTES = 2**28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one method found, how its rounds went, and what to say of them."""
+    """The result of one timing method, the protocol of its rounds, and remarks."""
 
     times: Times
     story: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Found:
 
 
 class Trial:
-    """A group of right cases; may raise OutOfMemory when made, when measured and when judged."""
+    """Times a group of correct cases. All methods may raise OutOfMemory."""
 
     def __init__(
         self,
@@ -81,18 +81,19 @@ class Trial:
             self._kept = self._open.enter_context(self._context())
 
     def close(self) -> None:
-        """Give the buffers back, and make the context current that was so before."""
+        """Free the buffers and restore the previous CUDA context."""
         self._kept = None
         self._open.close()
 
     def _context(self) -> AbstractContextManager[Context]:
-        """The context that is kept, or a new one."""
+        """The shared timing context, or a new one."""
         if self._kept is not None:
             return nullcontext(self._kept)
         return new_context(self._home, self._monitor, self._set_up, self._watches)
 
     def _set_up(self, backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
-        """Buffers for every case in a new context, poisoned, and what is to be timed there."""
+        """Allocate poisoned buffers for every case in a new context; returns the launches to
+        time."""
         in_place = any(plan.kernel.in_place for plan in self._plans.values())
         given = self._given = TimedInput(backend, timer, self._data, spare=in_place)
         programs = programs_of(backend, self._plans)
@@ -118,12 +119,12 @@ class Trial:
         return entrants
 
     def _watches(self) -> Mapping[str, ResultMonitor[Case]]:
-        """What watches the entrants that `_set_up` made, by their names."""
+        """The result monitors of the launches that `_set_up` has returned, by name."""
         return {str(k): self._monitors[case] for k, case in enumerate(self._plans)}
 
     @contextmanager
     def _looked_at(self) -> Iterator[Context]:
-        """A context whose answers are judged once its half round is over."""
+        """A context whose results are judged at the end of its half round."""
         with self._context() as context:
             yield context
             self._take_up()
@@ -131,15 +132,15 @@ class Trial:
                 self._judge()
 
     def _take_up(self) -> None:
-        """What the monitors have seen so far."""
+        """Collect the verdicts of the monitors."""
         for case, monitor in self._monitors.items():
             self._after[case] = worse(self._after.get(case, RIGHT), monitor.verdict)
             if monitor.undecided:
                 self._undecided.add(case)
 
     def measure(self, method: Method, deadline: Deadline, others: int) -> Found:
-        """Rounds of all cases by one method, while `others` processes use the device besides.
-        Raises EnvironmentProblem where the device cannot be timed so."""
+        """Measure rounds of all cases by one method. `others` is the number of other processes on
+        the GPU. Raises EnvironmentProblem if the device does not support the method."""
         self._keep_cache = not method.cold
         label = f"measuring rounds of all kernels, {method.label}"
         with self._session.phase(label, self._settings.rounds) as progress:
@@ -182,9 +183,9 @@ class Trial:
         }  # fmt: skip
 
     def judged(self, group: Group, *, hurried: bool) -> Group:
-        """The group with what its times are worth: a time stands only if every answer was right
-        after its half round, and if nothing was written or is still going on elsewhere. `hurried`
-        leaves out what takes time."""
+        """The group with verdicts after timing: a time is kept only if all results were right,
+        nothing was written outside of the buffers, and no work was unfinished. `hurried` skips slow
+        checks."""
         costs_us = {
             case: timing.median_us
             for times in reversed(list(group.times.values()))
@@ -219,7 +220,7 @@ class Trial:
         )  # fmt: skip
 
     def _judge(self) -> None:
-        """Look at what one more launch in the open context gives from poisoned memory."""
+        """Judge one more launch of each case with poisoned memory."""
         given = self._given
         assert given is not None
         given.restored()
@@ -237,7 +238,7 @@ class Trial:
                 self._after[case] = worse(self._after.get(case, RIGHT), verdict)
 
     def _count(self, context: Context, costs_us: Mapping[Case, float]) -> None:
-        """The energy of launches that were timed, as far as there is time."""
+        """Measure the energy of timed launches, until the deadline."""
         for k, case in enumerate(self._plans if self._settings.energy else ()):
             run = context.entrants.get(str(k))
             if run and case in costs_us and not self._settings.deadline.passed:
@@ -246,7 +247,7 @@ class Trial:
                 self._joules |= {} if took is None else {case: took}
 
     def _repeat(self, context: Context, costs_us: Mapping[Case, float]) -> None:
-        """Whether launches leave work behind, and how many answers ten of them give."""
+        """Check for unfinished work, and count the distinct results of repeated launches."""
         given = self._given
         assert given is not None
         for case, bound in self._bounds.items():
@@ -265,7 +266,7 @@ class Trial:
 
 
 def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
-    """The group with a verdict after timing taken into account: what is wrong has no times."""
+    """The group with verdicts after timing included: wrong kernels have no times."""
     if verdict.outcome == "fail":
         verdict = replace(verdict, reason=f"after timing: {verdict.reason}")
         left = {
@@ -284,8 +285,7 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
 
 
 def _condition_number(ref: Reference) -> float | None:
-    """How far cancellation magnifies the errors of a float sum: the largest sum|x| / |sum x| of its
-    rows; None where there is none."""
+    """The condition number of a float sum: the largest sum|x| / |sum x| of its rows, or None."""
     if ref.magnitude is None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):

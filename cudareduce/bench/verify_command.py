@@ -1,4 +1,4 @@
-"""`verify`: only the answers."""
+"""The command `verify`: verify kernels without timing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from cudareduce.verify.verdict import Verdict, if_launched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Records without times, and the exit code that they deserve, 130 after Ctrl-C."""
+    """Records without times, and the exit code (130 after Ctrl-C)."""
 
     run: Run
     exit_code: int
@@ -53,8 +53,7 @@ class Verified:
 
 
 def verify(request: VerifyRequest) -> int:
-    """Only the answers: print and store them; the exit code. Raises UsageError and
-    EnvironmentProblem."""
+    """Verify, print and store; returns the exit code. Raises UsageError and EnvironmentProblem."""
     began = monotonic()
     done = verified(request)
     publish(request.outputs, found_sections(done.run), run_texts(done.run))
@@ -68,13 +67,13 @@ def verify(request: VerifyRequest) -> int:
 
 
 def found_sections(run: Run) -> list[Section]:
-    """Answers as tables."""
+    """The verdicts as tables."""
     return verification_sections(run.records, f"answers on {run.device.name}")
 
 
 def verified(request: VerifyRequest) -> Verified:
-    """The answers, at the sizes asked for or at those where reductions go wrong. Raises UsageError
-    and EnvironmentProblem."""
+    """Verify at the requested sizes, by default at edge sizes. Raises UsageError and
+    EnvironmentProblem."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
     deadline, files = file_deadline(request), external_files(request)
     choices = chosen(request, registry, files)
@@ -124,7 +123,7 @@ def verified(request: VerifyRequest) -> Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """One reduction's cases, in the order asked for, with their verdicts."""
+    """The cases of one reduction in the requested order, with their verdicts."""
 
     cases: tuple[Case, ...]
     group: Group
@@ -163,7 +162,8 @@ def _answers(
 def _on_conditions(
     session: Session, answers: _Answers, request: VerifyRequest, files: ExternalFiles
 ) -> _Answers:
-    """The answers, those that are right on some condition with the verdict on that."""
+    """The verdicts, with those of conditionally right cases replaced by the verdict under the
+    condition."""
     group = answers.group
     if group.interrupted or all(v.outcome == "pass" for v in group.verdicts.values()):
         return answers
@@ -182,7 +182,7 @@ def _on_conditions(
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:
-    """Raise where compute-sanitizer has nothing to run on, or is missing."""
+    """Raise an error if compute-sanitizer is missing or there is no GPU."""
     if session.spec.timed:
         find_sanitizer()
         return
@@ -193,7 +193,7 @@ def _check_sanitizer(session: Session, machine: Machine) -> None:
 def _sanitized(
     session: Session, prepared: Sequence[Prepared], verdicts: Mapping[Case, Verdict]
 ) -> dict[Case, Verdict]:
-    """Verdicts of right cases with what compute-sanitizer has found."""
+    """The verdicts, those of right cases combined with the findings of compute-sanitizer."""
     right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
     found: dict[Case, Verdict] = {}
     with session.phase("under compute-sanitizer", len(right)) as progress:
@@ -208,12 +208,12 @@ def _sanitized(
 
 
 def _largest(one: Prepared) -> Plan | None:
-    """The plan of the longest rows that a case takes: what its record tells the launches of."""
+    """The plan for the longest rows of a case, whose launches its record describes."""
     return one.plans[max(one.plans)] if one.plans else None
 
 
 def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[int]:
-    """Elements of a row in what is tried, or was to be."""
+    """Elements per row of the tested shapes."""
     return [n for some in shapes.values() for n, _ in some] or [*settings.sizes, 0]
 
 
@@ -222,7 +222,7 @@ def _test_sets(session: Session, case: Case) -> list[TestSet]:
 
 
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:
-    """What was asked for, or where this kernel may go wrong."""
+    """The requested shapes, or the edge shapes of this kernel."""
     settings, backend = session.settings, session.backend
     asked = [(n, settings.rows) for n in settings.sizes if case.at(n)]
     return asked or edges(case, backend.limits(), large=backend.traits.large)

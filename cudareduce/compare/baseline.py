@@ -1,6 +1,6 @@
-"""Loads runs to compare, refuses inconsistent ones, and matches the machines of two runs.
+"""Load runs to compare, reject inconsistent ones, and compare the machines of two runs.
 
-A file that cannot be trusted must not look like a regression, nor like the absence of one.
+An inconsistent file must produce neither a regression nor a pass.
 """
 
 from __future__ import annotations
@@ -194,10 +194,10 @@ def _differ(figure: float, implied: float) -> bool:
     return abs(implied / figure - 1) > 0.01
 
 
-#: How far a cold read may exceed peak bandwidth: clocks are rounded, and part of a short input may
-#: be cached. How much faster than memory a cache can be.
+#: Plausible bandwidth as a factor of the peak: of cold reads (clocks are rounded, and part of a
+#: short input may be cached), and of reads from the cache.
 _OVER_PEAK, _CACHED = 1.25, 30.0
-#: The most bytes of a result or partial result.
+#: Largest size of a result or partial result in bytes.
 _WIDEST = 16
 
 
@@ -250,8 +250,8 @@ LOOSE = {"driver": "driver", "cuda": "CUDA", "nvcc": "nvcc"}
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The differences between two machines in words. `other_card`: another card or model, so only
-    shares of each card's ceiling can be compared."""
+    """Descriptions of the differences between two machines. `other_card`: another card or model, so
+    only shares of each card's ceiling can be compared."""
 
     differences: tuple[str, ...]
     warnings: tuple[str, ...]

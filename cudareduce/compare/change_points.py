@@ -53,13 +53,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One kernel and problem over time. `cards` counts the cards it ran on, `left_out` the runs of
+    """One kernel and problem over time. `cards` counts the cards it ran on, `omitted` the runs of
     another card that have no ceiling to scale by."""
 
     points: tuple[Point, ...]
     levels: tuple[Level, ...]
     cards: int = 1
-    left_out: int = 0
+    omitted: int = 0
 
     @property
     def record(self) -> Record:
@@ -126,19 +126,19 @@ def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
     return Series(tuple(points), levels, cards, len(runs) - len(points))
 
 
-#: The significance level of a change point, corrected for the number of places it could be at.
+#: The significance level of a change point, corrected for the number of candidate positions.
 _LEVEL = 1e-3
 #: The least number of runs of a level.
 HOLDS = 2
-#: The least number of runs of a level between two change points found together: two odd runs are
-#: no level. As two ends are chosen, the significance level is divided by this.
+#: The least number of runs between two change points that are found together (two outliers are not
+#: a level), and the divisor of the significance level, since both ends are selected.
 _STRETCH, _STRETCH_PENALTY = 4, 10
 #: The least number of runs that can have a change point.
 FEWEST = 2 * HOLDS + 1
-#: A run is an outlier if it lies this many standard deviations from both its neighbours.
+#: A run is an outlier if it deviates from both neighbours by this many standard deviations.
 _OUTLIER = 4.0
-#: Standard deviation over median absolute deviation of a normal distribution; and the least scatter
-#: of times, as a share, since the event timer counts in steps.
+#: Standard deviation over median absolute deviation of a normal distribution; and the least
+#: relative scatter of times, since the event timer has a finite resolution.
 _NORMAL, _FINEST = 1.4826, 3e-4
 
 _Array = np.ndarray
@@ -154,12 +154,12 @@ def change_points(logs: Sequence[float]) -> list[int]:
         if end - first < FEWEST:
             continue
         part = series[first:end]
-        cuts, chance = _step(part)
+        cuts, chance = _step_change(part)
         if chance >= _LEVEL:
-            cuts, chance = _stretch(part)
+            cuts, chance = _segment_change(part)
             chance *= _STRETCH_PENALTY
         if chance >= _LEVEL:
-            cuts, chance = [len(part) // 2], _slope(part)
+            cuts, chance = [len(part) // 2], _trend_p_value(part)
         if chance < _LEVEL:
             places = [first, *(first + at for at in cuts), end]
             found += places[1:-1]
@@ -178,59 +178,60 @@ def _without_outliers(series: _Array) -> _Array:
     return np.asarray(np.where(np.abs(series - middle) > _OUTLIER * scatter, middle, series))
 
 
-def _step(part: _Array) -> tuple[list[int], float]:
-    """The split whose sides differ most, and its p-value."""
+def _step_change(part: _Array) -> tuple[list[int], float]:
+    """The split with the largest difference between its sides, and its p-value."""
     count = len(part)
     at = np.arange(HOLDS, count - HOLDS + 1)
-    apart = np.abs(_bridge(part)[at]) / _spread_of_sums(count, at)
-    k = int(np.argmax(apart))
-    return [int(at[k])], _chance(part, float(apart[k]), len(at))
+    contrast = np.abs(_cumulative_deviations(part)[at]) / _spread_of_sums(count, at)
+    k = int(np.argmax(contrast))
+    return [int(at[k])], _p_value(part, float(contrast[k]), len(at))
 
 
-def _stretch(part: _Array) -> tuple[list[int], float]:
-    """The ends of the stretch that differs most from the runs before and after it, and its p-value;
-    1 where the part is too short for one."""
+def _segment_change(part: _Array) -> tuple[list[int], float]:
+    """The segment that differs most from the runs before and after it, and its p-value; 1 if there
+    are too few runs."""
     count = len(part)
     longest = count - 2 * HOLDS
     lengths = np.arange(_STRETCH, longest + 1)
     if not len(lengths):
         return [], 1.0
     scales = _spread_of_sums(count, lengths)
-    sums = _bridge(part)[HOLDS : count - HOLDS + 1]
+    sums = _cumulative_deviations(part)[HOLDS : count - HOLDS + 1]
     furthest, most, ends = float(np.ptp(sums)), -1.0, [0, 0]
     for k in np.argsort(scales, kind="stable"):
         length, scale = int(lengths[k]), float(scales[k])
         if furthest <= most * scale:  # no longer scale can exceed it
             break
-        apart = np.abs(sums[length:] - sums[: len(sums) - length])
-        first = int(np.argmax(apart))
-        if apart[first] > most * scale:
-            most, ends = float(apart[first]) / scale, [HOLDS + first, HOLDS + first + length]
-    return ends, _chance(part, most, int((longest - lengths + 1).sum()))
+        contrast = np.abs(sums[length:] - sums[: len(sums) - length])
+        first = int(np.argmax(contrast))
+        if contrast[first] > most * scale:
+            most, ends = float(contrast[first]) / scale, [HOLDS + first, HOLDS + first + length]
+    return ends, _p_value(part, most, int((longest - lengths + 1).sum()))
 
 
-def _slope(part: _Array) -> float:
+def _trend_p_value(part: _Array) -> float:
     """The p-value of the slope of a straight line through the part: a gradual regression."""
     count = len(part)
     runs = np.arange(count) - (count - 1) / 2
     scale = (runs**2).sum() ** 0.5
-    return _chance(part, abs(float((runs * part).sum() / scale)), 1)
+    return _p_value(part, abs(float((runs * part).sum() / scale)), 1)
 
 
-def _bridge(part: _Array) -> _Array:
+def _cumulative_deviations(part: _Array) -> _Array:
     """Cumulative sums of the deviations from the mean, from 0."""
     return np.concatenate([[0.0], np.cumsum(part - part.mean())])
 
 
 def _spread_of_sums(count: int, inside: _Array) -> _Array:
-    """Standard deviation of `_bridge` after `inside` of `count` values, in units of one value's."""
+    """Standard deviation of `_cumulative_deviations` after `inside` of `count` values, in units of
+    one value's."""
     return np.asarray(np.sqrt(inside * (count - inside) / count))
 
 
-def _chance(part: _Array, apart: float, ways: int) -> float:
-    """The p-value of the largest of `ways` contrasts being `apart`, a contrast being normalized to
-    the standard deviation of one value (Bonferroni)."""
+def _p_value(part: _Array, contrast: float, candidates: int) -> float:
+    """The p-value of the largest of `candidates` contrasts, `contrast`, in units of the standard
+    deviation of one value (Bonferroni)."""
     count = len(part)
-    left = ((part - part.mean()) ** 2).sum() - apart**2
+    left = ((part - part.mean()) ** 2).sum() - contrast**2
     spread = max(left / (count - 2), _FINEST**2 / 12)
-    return float(2 * student_tail(apart / spread**0.5, count - 2) * ways)
+    return float(2 * student_tail(contrast / spread**0.5, count - 2) * candidates)

@@ -1,4 +1,5 @@
-"""`compare` and `check`: measure, compare, measure longer what is uncertain, confirm, report."""
+"""`compare` and `check`: measure, compare, measure uncertain rows again, confirm slower rows,
+report."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from cudareduce.compare.request import (
     load_thresholds,
 )
 from cudareduce.compare.statistics import MIN_ROUNDS
-from cudareduce.compare.trees import Trees, head_choices, opened_trees
+from cudareduce.compare.trees import Trees, head_choices, open_trees
 from cudareduce.compare.verdicts import (
     FEWEST,
     VERDICTS,
@@ -47,8 +48,8 @@ from cudareduce.compare.verdicts import (
     Remeasured,
     Row,
     Rules,
+    apply_drift,
     compare,
-    without_blame,
 )
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
@@ -67,7 +68,7 @@ from cudareduce.results.store import check_writable, to_json, write_text
 
 #: Uncertain rows are measured again with these multiples of the rounds.
 _LONGER = (2, 4, 8)
-#: Measures everything (None) or the cases of these records, with so many times the rounds.
+#: Measures everything (None) or the cases of these records, with a multiple of the rounds.
 Measure = Callable[[Sequence[Record] | None, int], Remeasured]
 
 
@@ -89,9 +90,9 @@ def check_rows(
     """Measure and compare with `stored`, or with the baseline tree measured in the same rounds
     (None). `confirm` measures in a fresh process.
 
-    A row is SLOWER only if a second, longer measurement agrees. This takes the place of a
-    correction for many comparisons, with which no test on so few rounds could be significant.
-    Ctrl-C, a failing GPU or the end of the time leave the rows found so far, with the reason.
+    A row is SLOWER only if a second, longer measurement agrees. This replaces a correction for
+    multiple comparisons, with which no test on so few rounds would be significant. After Ctrl-C, a
+    GPU failure or the deadline, returns the rows so far with the reason.
     """
     # Measure everything and classify.
     first = measure(None, 1)
@@ -110,26 +111,26 @@ def check_rows(
         suspects = _with_controls(rows, [row for row in rows if row.in_doubt])
         if cut or not suspects or budget.passed:
             break
-        say(_again_text(suspects, times), request.quiet)
+        say(_remeasurement_text(suspects, times), request.quiet)
         longer = measure([row.record for row in suspects], times)
         cut = longer.cut
         if not cut:
             old = longer.old if stored is None else [row.old for row in suspects if row.old]
             rows = _replace_uncertain(rows, compare(old, longer.new, rules))
-    rows = without_blame(rows, rules)
+    rows = apply_drift(rows, rules)
 
     # Confirm slower rows in a fresh process.
     suspects = _with_controls(rows, [row for row in rows if row.verdict == "SLOWER"])
     if suspects and not cut and deadline.passed:
-        rows = _unconfirmed(rows, "no time was left to confirm it")
+        rows = _mark_unconfirmed(rows, "no time was left to confirm it")
     elif suspects and not cut:
-        say(f"{_again_text(suspects, 2)}, in a fresh process", request.quiet)
+        say(f"{_remeasurement_text(suspects, 2)}, in a fresh process", request.quiet)
         second = confirm([row.record for row in suspects], 2)
         cut, with_base = second.cut, bool(second.old)
         if not cut:
-            rows = confirmed_rows(rows, _compare_again(suspects, second, rules), rules)
+            rows = confirm_rows(rows, _compare_again(suspects, second, rules), rules)
     if cut:
-        rows = _unconfirmed(rows, f"not measured again: {cut.why}")
+        rows = _mark_unconfirmed(rows, f"not measured again: {cut.why}")
     return Outcome(rows, first, cut, with_base)
 
 
@@ -148,8 +149,8 @@ def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) ->
 
 
 def _with_controls(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
-    """The suspects, and for each of their problems the fastest few rows of the control group, which
-    show what the machine does meanwhile."""
+    """The suspects and, for each of their problems, the fastest few rows of the control group,
+    which measure drift."""
 
     def problem_of(row: Row) -> tuple[object, ...]:
         """Without the kernel, or without the engine of a collective."""
@@ -176,18 +177,18 @@ def _replace_uncertain(rows: Sequence[Row], longer: Sequence[Row]) -> list[Row]:
     )
 
 
-def confirmed_rows(rows: Sequence[Row], second: Sequence[Row], rules: Rules) -> list[Row]:
+def confirm_rows(rows: Sequence[Row], second: Sequence[Row], rules: Rules) -> list[Row]:
     """The rows after a second measurement: SLOWER only where that agrees, and nowhere if the
     machine has changed in between."""
     by_identity = {identity(row.record): row for row in second}
     confirmed = [
-        _confirmed(row, by_identity.get(identity(row.record))) if row.verdict == "SLOWER" else row
+        _confirm_row(row, by_identity.get(identity(row.record))) if row.verdict == "SLOWER" else row
         for row in rows
     ]
-    return without_blame(_with_wrong(confirmed, second), rules)
+    return apply_drift(_with_wrong(confirmed, second), rules)
 
 
-def _confirmed(first: Row, second: Row | None) -> Row:
+def _confirm_row(first: Row, second: Row | None) -> Row:
     if second is None or second.change is None:
         if second is not None and second.verdict == "WRONG":
             return second
@@ -195,21 +196,21 @@ def _confirmed(first: Row, second: Row | None) -> Row:
         return _uncertain(first, f"not measured again: {why}")
     if second.verdict == "SLOWER":
         return replace(second, confirmed=True)
-    reason = f"{_at_first(first)}, not confirmed by a second measurement"
+    reason = f"{_first_change_text(first)}, not confirmed by a second measurement"
     if second.verdict == "FASTER":
         return replace(_uncertain(second, reason), confirmed=False)
     return replace(second, reason="; ".join(filter(None, (reason, second.reason))), confirmed=False)
 
 
 def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
-    """The rows with every row that is WRONG in `found`, also in its control group."""
+    """The rows, with those that are WRONG in `second` replaced."""
     wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
     return [wrong.get(identity(row.record), row) for row in rows]
 
 
-def _unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
+def _mark_unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
     return [
-        _uncertain(row, "; ".join(filter(None, (_at_first(row), why))))
+        _uncertain(row, "; ".join(filter(None, (_first_change_text(row), why))))
         if row.verdict == "SLOWER" else row
         for row in rows
     ]  # fmt: skip
@@ -219,11 +220,11 @@ def _uncertain(row: Row, reason: str) -> Row:
     return replace(row, verdict="UNCERTAIN", reason=reason)
 
 
-def _at_first(row: Row) -> str:
+def _first_change_text(row: Row) -> str:
     return f"{change_text(row.change.ratio)} at first" if row.change else ""
 
 
-def _again_text(rows: Sequence[Row], times: int) -> str:
+def _remeasurement_text(rows: Sequence[Row], times: int) -> str:
     counts = Counter(row.verdict for row in rows)
     slower, doubtful = counts["SLOWER"], counts["UNCERTAIN"]
     words = f"{counted(slower, 'looks', 'look')} slower" if slower else f"{doubtful} in doubt"
@@ -236,11 +237,11 @@ def compare_files(request: CompareRequest) -> int:
     """Compare two stored runs; returns the exit code. Raises UsageError and BaselineError."""
     request.outputs.check(request.old, request.new, *request.judging.read)
     registry = load_registry()
-    report = compared_files(request, registry)
+    report = compare_runs(request, registry)
     return publish_comparison(report, request.judging, request.outputs, registry)
 
 
-def compared_files(request: CompareRequest, registry: Registry) -> Report:
+def compare_runs(request: CompareRequest, registry: Registry) -> Report:
     """Compare two stored runs. Raises UsageError and BaselineError."""
     old, new = load_baseline(request.old), load_timed(request.new)
     copied, common = copied_rounds(old, new)
@@ -361,15 +362,15 @@ def check_base(request: CheckRequest) -> int:
     EnvironmentProblem."""
     request.outputs.check(*request.judging.read)
     registry = load_registry(request.folders)
-    with opened_trees(request, registry) as trees:
+    with open_trees(request, registry) as trees:
         return time_trees(request, trees, registry)
 
 
 def time_trees(
     request: CheckRequest, trees: Trees, registry: Registry, ahead: CompiledReport | None = None
 ) -> int:
-    """Measure both trees, compare, and report after what was found `ahead`; returns the exit code.
-    Raises UsageError and EnvironmentProblem."""
+    """Measure both trees, compare, and report after the results of compilation, `ahead`; returns
+    the exit code. Raises UsageError and EnvironmentProblem."""
     named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
     thresholds = thresholds_of(request.judging, registry, (), named)
     batch = base_batch(trees.choices, trees.base, request)
@@ -429,7 +430,7 @@ def check_self(request: CheckRequest) -> int:
             assert outcome.measured is not None
             cut, before = outcome.cut, outcome.measured
             if not cut:
-                rows += map(_wrong_at_first, outcome.rows)
+                rows += map(_mark_wrong_in_first, outcome.rows)
     if not rows and not cut:
         raise UsageError("nothing was compared: give --n elements, or more --max-time")
     section = _self_section(rows, kernels.device.name, rules, request.default_rounds)
@@ -440,7 +441,7 @@ def check_self(request: CheckRequest) -> int:
     return cut.exit_code if cut else worst_exit_code(codes & {2, 3})
 
 
-def _wrong_at_first(row: Row) -> Row:
+def _mark_wrong_in_first(row: Row) -> Row:
     """The runs are equivalent, so a wrong result in the first one is WRONG, not NEW."""
     if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
         return replace(row, verdict="WRONG", reason=row.old.reason)

@@ -19,14 +19,14 @@ from cudareduce.compare.nvcc import (
     compile_all,
     find_nvcc,
     jobs,
-    left_out,
     main_reduction,
+    omitted,
     sample_of,
 )
 from cudareduce.compare.report import CompiledReport
 from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.traffic import count_traffic
-from cudareduce.compare.trees import Trees, head_choices, opened_trees
+from cudareduce.compare.trees import Trees, head_choices, open_trees
 from cudareduce.compare.unit_verdicts import VERDICTS, UnitRow, compare_units, resources_text
 from cudareduce.compare.units import (
     CompiledSet,
@@ -93,12 +93,12 @@ def check_compiled(request: CheckRequest) -> int:
                 f"--update-baseline would drop {dropped[0].kernel}: name no kernels, or all of the "
                 "baseline's"
             )
-        _refuse_to_forget(path, stored, architectures, tools)
+        _refuse_incomplete_baseline(path, stored, architectures, tools)
 
     sample = sample_of(stored.architectures if stored else architectures)
     todo = jobs(kernels, architectures, sample)
     new = compile_all(todo, tools.nvcc, tools.disassembler, request.quiet)
-    unseen = list(left_out(kernels, architectures))
+    unseen = list(omitted(kernels, architectures))
     if not new.units and not new.failed:
         raise UsageError("; ".join(["nothing was compiled", *unseen]))
     old, other = Side(), _other_compiler(stored, tools) if stored else None
@@ -109,7 +109,7 @@ def check_compiled(request: CheckRequest) -> int:
         ]  # fmt: skip
         old = Side(units=units, traffic=stored.traffic)
 
-    which = {k.id for k in kernels} if request.update_baseline else moved(
+    which = {k.id for k in kernels} if request.update_baseline else changed_kernels(
         compare_units(old, new, other)
     )  # fmt: skip
     new, uncounted = with_traffic(new, kernels, which, request.quiet)
@@ -142,11 +142,11 @@ def check_compiled_trees(request: CheckRequest) -> int:
     allow_gone = request.judging.allow_gone
     request.outputs.check(*request.judging.read)
     registry, tools = load_registry(request.folders), find_tools()
-    with opened_trees(request, registry) as trees:
+    with open_trees(request, registry) as trees:
         rows, unchanged, notes = _compile_trees(trees, request, tools)
         undecided = [] if unchanged else undecided_notes(rows)
         codes = exit_codes(rows, undecided, allow_gone=allow_gone)
-        fewer = _worth_timing(trees, rows, head_choices(request, (), registry))
+        fewer = _kernels_to_time(trees, rows, head_choices(request, (), registry))
         why = (
             "fix the kernels that do not compile" if 2 in codes else _why_not_timed(request, fewer)
         )
@@ -181,7 +181,7 @@ def _compile_trees(
     ids = {kernel.id for kernel in new}
     old = [k for k in trees.base.values() if k.id in ids or asked_for(k.id, request.kernels, ())]
     todo = [jobs(side, architectures, sample_of(architectures)) for side in (old, new)]
-    left = list(left_out(new, architectures))
+    left = list(omitted(new, architectures))
     if not any(todo):
         raise UsageError("; ".join(["nothing was compiled", *left]))
     known = {job.key: _text(job) for job in todo[0]}
@@ -192,7 +192,7 @@ def _compile_trees(
         )
         for side in todo
     )
-    changed = moved(compare_units(before, after))
+    changed = changed_kernels(compare_units(before, after))
     before, uncounted_before = with_traffic(before, old, changed, quiet)
     after, uncounted = with_traffic(after, new, changed, quiet)
     rows = compare_units(before, after)
@@ -211,7 +211,7 @@ def _text(job: Job) -> str:
     return job.source.text.replace(str(job.kernel.path), "")
 
 
-def _worth_timing(trees: Trees, rows: Sequence[UnitRow], every: Sequence[Choice]) -> Trees:
+def _kernels_to_time(trees: Trees, rows: Sequence[UnitRow], every: Sequence[Choice]) -> Trees:
     """The kernels whose machine code differs and, as a control group, some with the same text."""
     changed = {row.unit.kernel for row in rows if row.verdict not in ("SAME", "RENAMED")}
     if not changed:
@@ -268,7 +268,9 @@ def _other_compiler(old: CompiledSet, tools: Tools) -> str | None:
     return None
 
 
-def _refuse_to_forget(path: Path, old: CompiledSet, compiled: Sequence[int], tools: Tools) -> None:
+def _refuse_incomplete_baseline(
+    path: Path, old: CompiledSet, compiled: Sequence[int], tools: Tools
+) -> None:
     """Raise an error if a new baseline would lack an architecture or the machine code of the old
     one."""
     forgotten = [f"sm_{arch}" for arch in old.architectures if arch not in compiled]
@@ -307,7 +309,7 @@ def _update(
     return 0
 
 
-def moved(rows: Sequence[UnitRow]) -> set[str]:
+def changed_kernels(rows: Sequence[UnitRow]) -> set[str]:
     """The kernels that compile and whose machine code has changed, so that memory traffic may
     differ."""
     verdicts = ("BROKEN", "WORSE", "UNCERTAIN", "CHANGED", "BETTER")
@@ -386,7 +388,7 @@ def compiled_section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) 
         first = group[0]
         units = [row.unit for row in group if isinstance(row.unit, Unit)]
         most = max((unit.resources for unit in units), key=lambda r: r.registers, default=None)
-        table.append((first.verdict, first.unit.kernel, _what(group), resources_text(most)))
+        table.append((first.verdict, first.unit.kernel, _group_text(group), resources_text(most)))
         if first.text:
             # Names the unit that the figures are of, if those of the others differ.
             unit, differ = first.unit, len({row.text for row in group}) > 1
@@ -403,7 +405,7 @@ def compiled_findings(rows: Sequence[UnitRow], *, allow_gone: bool) -> list[Find
     others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
     return [
         Finding(
-            row.unit.kernel, _what(group), row.verdict, row.text or "unchanged",
+            row.unit.kernel, _group_text(group), row.verdict, row.text or "unchanged",
             "failed" if _fails(row, allow_gone)
             else "skipped" if row.verdict in ("GONE", "UNCERTAIN") else "passed",
         )
@@ -441,7 +443,7 @@ def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
     return sorted(rows, key=lambda row: VERDICTS.index(row.verdict))
 
 
-def _what(rows: Sequence[UnitRow]) -> str:
+def _group_text(rows: Sequence[UnitRow]) -> str:
     """The reductions and architectures of a group; a stage is named if it is the only one."""
     (op, dtype), *others = dict.fromkeys((row.unit.op, row.unit.dtype) for row in rows)
     stages = {row.unit.stage for row in rows} - {"only"}

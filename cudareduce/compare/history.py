@@ -14,7 +14,7 @@ from statistics import median
 from cudareduce.compare.baseline import load_timed
 from cudareduce.compare.change_points import FEWEST, THRESHOLD, Series, Verdict, all_series
 from cudareduce.compare.history_store import Entry, History, append, files, moment, read
-from cudareduce.compare.report import called, in_short, problem_text, reduction_text, shape_text
+from cudareduce.compare.report import abbreviate, called, problem_text, reduction_text, shape_text
 from cudareduce.errors import UsageError
 from cudareduce.grouping import first_few, group_by
 from cudareduce.library.registry import full_name
@@ -104,8 +104,8 @@ def _curve_section(series: Series, device: str) -> Section:
         notes.append(
             f"{series.cards} cards: times scaled to the last by the ceilings of a read-only kernel"
         )
-    if series.left_out:
-        without = counted(series.left_out, "run")
+    if series.omitted:
+        without = counted(series.omitted, "run")
         notes.append(f"{without} of another card without a ceiling left out")
     runs = counted(len(series.points), "run")
     return Section(
@@ -226,7 +226,7 @@ def _is_long(judged: Judged) -> bool:
 
 def _skipped_lines(history: History) -> list[str]:
     """A message about the lines that are not runs, if there are any."""
-    skipped = history.left_out
+    skipped = history.omitted
     if not skipped:
         return []
     more = f"; and {len(skipped) - 3} more" if len(skipped) > 3 else ""
@@ -283,7 +283,7 @@ def _judged_sections(
     sections = []
     for (_, reduction), group in groups.items():
         rows = tuple(
-            (each.verdict, each.record.kernel, in_short(shape_text(each.record)),
+            (each.verdict, each.record.kernel, abbreviate(shape_text(each.record)),
              plain_text(each.series.best.us, 4), plain_text(each.series.last.us, 4),
              change_text(each.series.change), str(len(each.series.levels) - 1))
             for each in group

@@ -1,7 +1,7 @@
 """The folder of a history: one JSON-lines file per kind of machine, one run per line.
 
-A file is only appended to, under a lock and in one write, so jobs on one machine or one file system
-do not disturb each other, and git merges it line by line.
+A file is only appended to, under a lock and in one write, so that concurrent jobs do not corrupt
+it, and git merges it line by line.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class History:
     line that was skipped."""
 
     runs: Mapping[str, tuple[Entry, ...]]
-    left_out: tuple[str, ...]
+    omitted: tuple[str, ...]
 
 
 def file_name(run: Run) -> str:
@@ -167,17 +167,17 @@ def files(folder: Path) -> list[Path]:
 def read(folder: Path) -> History:
     """Load a history. Raises UsageError if it cannot be read or has no runs."""
     found: dict[str, tuple[Entry, ...]] = {}
-    left_out: list[str] = []
+    omitted: list[str] = []
     try:
         for path in files(folder):
             found[path.name], unfit = _entries(path)
-            left_out += unfit
+            omitted += unfit
     except OSError as error:
         raise UsageError(f"cannot read {folder}: {error.strerror}; name another folder") from None
     if any(found.values()):
-        return History(found, tuple(left_out))
-    if left_out:
-        raise UsageError(f"{left_out[0]}: remove it, {folder} has no other run")
+        return History(found, tuple(omitted))
+    if omitted:
+        raise UsageError(f"{omitted[0]}: remove it, {folder} has no other run")
     raise UsageError(
         f"there is no history in {folder}: make one with cudareduce history add RESULT.json "
         f"--into {folder}"
@@ -186,7 +186,7 @@ def read(folder: Path) -> History:
 
 def _entries(path: Path) -> tuple[tuple[Entry, ...], list[str]]:
     """The runs of a file in order of time, and a message for each line that is not one."""
-    entries, left_out = [], []
+    entries, omitted = [], []
     seen = set[bytes]()
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip() or line in seen:  # a union merge may duplicate lines
@@ -195,7 +195,7 @@ def _entries(path: Path) -> tuple[tuple[Entry, ...], list[str]]:
         try:
             entries.append(entry_of(line.decode()))
         except UnicodeDecodeError:
-            left_out.append(f"{path}:{number}: the line is not UTF-8")
+            omitted.append(f"{path}:{number}: the line is not UTF-8")
         except Unfit as error:
-            left_out.append(f"{path}:{number}: the line {error}")
-    return tuple(sorted(entries, key=lambda entry: entry.created)), left_out
+            omitted.append(f"{path}:{number}: the line {error}")
+    return tuple(sorted(entries, key=lambda entry: entry.created)), omitted

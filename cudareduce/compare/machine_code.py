@@ -20,7 +20,7 @@ from cudareduce.errors import EnvironmentProblem
 from cudareduce.machine.host import installed
 from cudareduce.temporary import temporary_folder
 
-#: Modifiers that matter: for memory accesses the width, for these opcodes all, for others none.
+#: Modifiers that are kept: the width of memory accesses, and all modifiers of these opcodes.
 _MEMORY = re.compile(r"(LD|ST|ATOM|RED)(?!UX)[A-Z]*(\.|$)")
 _WIDTH = re.compile(r"(U8|S8|U16|S16|64|128|256)$")
 _WHOLE = re.compile(r"(F2F|F2I|I2F|F2FP|I2FP|F2IP|I2IP|FRND|MEMBAR|MUFU)(\.|$)")
@@ -44,7 +44,7 @@ _PATTERNS = {kind: re.compile(pattern) for kind, pattern in KINDS.items()}
 
 
 def shortened(opcode: str) -> str:
-    """An opcode without modifiers that do not matter."""
+    """An opcode without the modifiers that have no effect on time."""
     if _WHOLE.match(opcode):
         return opcode
     name, *words = opcode.split(".")

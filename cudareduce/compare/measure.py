@@ -1,4 +1,5 @@
-"""Measures kernels for `check`: which ones, in which batches, here or in a fresh process."""
+"""Measure kernels for `check`: select kernels, group them in batches, measure here or in a fresh
+process."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ BASE = "<base>"
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Kernels to measure in the same rounds, and then together with the libraries `peers`; with
-    `odd` also from unaligned addresses. `streaming`: the array comes from the host or a file."""
+    `odd` also at misaligned addresses. `streaming`: the array comes from the host or a file."""
 
     settings: Settings
     choices: tuple[Choice, ...]
@@ -151,7 +152,7 @@ def _measure_here(
 
 
 class KernelMeasurement:
-    """Measures batches in this process, which holds the GPU until the first confirmation, and again
+    """Measures batches in this process, which holds the GPU until the first confirmation; confirms
     in fresh processes."""
 
     def __init__(
@@ -182,8 +183,8 @@ class KernelMeasurement:
     def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure in a fresh process, together with the kernels of a stored run if git has them.
 
-        Memory addresses, the CUDA context and the order in which libraries were loaded stay the
-        same within a process, so a second measurement in it would confirm their influence, too.
+        Addresses, CUDA context and load order of libraries are constant within a process, so a
+        second measurement there would reproduce their influence.
         """
         self._gpu.close()
         with temporary_folder() as folder:
@@ -404,7 +405,7 @@ def only_suspects(batches: Iterable[Batch], suspects: Sequence[Record], times: i
                 and (r.op, r.map, r.dtype, r.acc) == names
             ]  # fmt: skip
             wanted = {(r.kernel, r.n, r.rows) for r in mine if not r.context}
-            # Copies are measured alongside the kernels that follow them.
+            # Copies are measured together with the kernels that follow them.
             copies = any(r.way == "copy" and r.n == n for r in mine)
             kept = tuple(
                 choice

@@ -1,4 +1,4 @@
-"""Compiles kernels with nvcc for any architecture, without a GPU, and checks fixed rules.
+"""Compile kernels with nvcc for any architecture, without a GPU, and check fixed rules.
 
 One reduction per kernel is compiled for every architecture, by default the sum of float32; on one
 architecture every type and every operator at least once. The rules read PTX and the messages of
@@ -185,7 +185,7 @@ def _supported(kernel: Kernel) -> Iterator[Reduction]:
                 yield reduction
 
 
-def sampled(kernel: Kernel) -> list[Reduction]:
+def sample_reductions(kernel: Kernel) -> list[Reduction]:
     """One reduction per supported type, with different operators, and the remaining operators."""
     by_type = group_by(_supported(kernel), lambda reduction: reduction.dtype.name)
     chosen = [some[number % len(some)] for number, some in enumerate(by_type.values())]
@@ -220,7 +220,9 @@ def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | 
             for arch in architectures if _takes(kernel, arch)
         ]  # fmt: skip
         if sample is not None and sample in architectures and _takes(kernel, sample):
-            found += [Job(kernel, r, reading_stage(kernel, r), sample) for r in sampled(kernel)]
+            found += [
+                Job(kernel, r, reading_stage(kernel, r), sample) for r in sample_reductions(kernel)
+            ]
     return found
 
 
@@ -233,7 +235,7 @@ def _takes(kernel: Kernel, arch: int) -> bool:
     return arch >= 10 * float(kernel.min_cc)
 
 
-def left_out(kernels: Sequence[Kernel], architectures: Sequence[int]) -> Iterator[str]:
+def omitted(kernels: Sequence[Kernel], architectures: Sequence[int]) -> Iterator[str]:
     """What is not compiled of these kernels, with the reason."""
     for kernel in dict.fromkeys(kernels):
         old = [f"sm_{arch}" for arch in architectures if not _takes(kernel, arch)]

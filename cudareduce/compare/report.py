@@ -15,7 +15,7 @@ from typing import Any
 from cudareduce.bench.command import verdict_codes
 from cudareduce.compare.baseline import match
 from cudareduce.compare.request import Judging, Thresholds
-from cudareduce.compare.statistics import found_from
+from cudareduce.compare.statistics import detectable_slowdown
 from cudareduce.compare.verdicts import (
     VERDICTS,
     ControlGroup,
@@ -66,8 +66,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledReport:
-    """What was found before anything was timed; it is published first. `code` are notes on machine
-    code by kernel."""
+    """The results of compilation, which are published before those of timing. `code` are notes on
+    machine code by kernel."""
 
     section: Section
     findings: tuple[Finding, ...]
@@ -106,7 +106,7 @@ def publish_comparison(
 ) -> int:  # fmt: skip
     """Publish the rows, with further `texts` for files; returns the exit code."""
     rows, drift = report.rows, machine(report.rows, report.rules)
-    sections = judged_sections(report, everything=judging.everything)
+    sections = verdict_sections(report, everything=judging.everything)
     findings = _findings(rows, judging, drift)
     if ahead:
         sections, findings = [ahead.section, *sections], [*ahead.findings, *findings]
@@ -179,18 +179,18 @@ def _run_notes(report: Report) -> list[str]:
 _NOT_JUDGED = "not judged"
 #: The most rows of a table that still shows SAME rows.
 _SHOW_ALL_UP_TO = 60
-#: The most rows that only one run has before they are summed up, and names in a summary.
+#: Limits for rows that only one run has (more are summarized), and for names in a summary.
 _ONE_SIDED_UP_TO, _FIRST_FEW = 8, 4
 
 
-def judged_sections(report: Report, *, everything: bool) -> list[Section]:
+def verdict_sections(report: Report, *, everything: bool) -> list[Section]:
     """The table, worst rows first; a long one omits SAME rows unless `everything`."""
     rows, rules, notes = report.rows, report.rules, list[str]()
     shown = _worst_first(rows)
     if not everything:
-        shown, notes = _worth_showing(shown)
+        shown, notes = _rows_to_show(shown)
     notes += [*power_notes(rows, rules), *_run_notes(report)]
-    # What all rows share goes into the title, so that the table fits 80 columns.
+    # Properties common to all rows go into the title, so that the table fits 80 columns.
     kinds = dict.fromkeys(reduction_text(row.record) for row in shown)
     limits = dict.fromkeys(_limit_text(row) for row in shown if row.threshold is not None)
     what = shape_text if len(kinds) == 1 else problem_text
@@ -201,9 +201,9 @@ def judged_sections(report: Report, *, everything: bool) -> list[Section]:
               f"new {unit}", "change"]  # fmt: skip
     table = [
         [
-            _word(row, rules),
+            _verdict_word(row, rules),
             row.record.kernel,
-            in_short(what(row.record)),
+            abbreviate(what(row.record)),
             *_cells(row, rules.shares),
         ]
         for row in shown
@@ -224,7 +224,7 @@ def judged_sections(report: Report, *, everything: bool) -> list[Section]:
                     head=report.head)]  # fmt: skip
 
 
-def _word(row: Row, rules: Rules) -> str:
+def _verdict_word(row: Row, rules: Rules) -> str:
     """The verdict, as tables show it: identical code on another model is not judged."""
     same = row.same_code and row.verdict == "SAME"
     return _NOT_JUDGED if rules.other_model and same else row.verdict
@@ -232,7 +232,7 @@ def _word(row: Row, rules: Rules) -> str:
 
 def counts_text(rows: Sequence[Row], rules: Rules) -> str:
     """The number of rows per verdict: `24 compared: 1 SLOWER, 23 SAME`."""
-    counts = Counter(_word(row, rules) for row in rows)
+    counts = Counter(_verdict_word(row, rules) for row in rows)
     words = (*VERDICTS, _NOT_JUDGED)
     found = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
     return f"{len(rows)} compared: {found or 'nothing'}"
@@ -247,7 +247,7 @@ def _worst_first(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=key)
 
 
-def _worth_showing(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+def _rows_to_show(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """The rows to show, and notes on those omitted: problems that only one run has, and SAME rows
     of a long table. A kernel missing among compared ones stays a row."""
 
@@ -319,7 +319,7 @@ def shape_text(record: Record) -> str:
     return f"{short_size(record.n)}{rows}{how}"
 
 
-def in_short(what: str) -> str:
+def abbreviate(what: str) -> str:
     """Abbreviated for a narrow column."""
     return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
@@ -431,7 +431,7 @@ def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     """The smallest slowdown found with 95 % probability: of the median row and of the noisiest."""
     judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
     found = sorted(
-        found_from(row.change.half_width, max(
+        detectable_slowdown(row.change.half_width, max(
             row.threshold, expm1(row.taken_out.scatter) if row.taken_out else 0.0
         ))
         for row in judged if row.change and row.threshold
@@ -451,10 +451,11 @@ def host_notes(old: Sequence[Record], new: Sequence[Record]) -> list[str]:
         text = f"{plain_text(us[0], 2)}, now {plain_text(us[1], 2)} at n = {short_size(now.n)}"
         calls.setdefault(called(now), []).append((abs(log(us[1] / us[0])), text))
     why = "not compared, since only the host's time in us is known"
-    return [f"{why}: {_furthest(calls)}"] if calls else []
+    return [f"{why}: {_largest_change(calls)}"] if calls else []
 
 
-#: A skew is reported if it more than doubled, and grew by so many us and this share of the time.
+#: A skew is reported if it more than doubled, and grew by this time in us and this fraction of the
+#: time.
 _GROWN_US, _GROWN = 0.5, 0.02
 
 
@@ -471,10 +472,10 @@ def skew_notes(rows: Sequence[Row]) -> list[str]:
             name = row.new.engine or row.new.kernel
             grown.setdefault(name, []).append((now - before, text))
     why = "ranks end further apart than before (not judged): skew of"
-    return [f"{why} {_furthest(grown)}"] if grown else []
+    return [f"{why} {_largest_change(grown)}"] if grown else []
 
 
-def _furthest(changes: Mapping[str, Sequence[tuple[float, str]]]) -> str:
+def _largest_change(changes: Mapping[str, Sequence[tuple[float, str]]]) -> str:
     """The largest change of each name, in words."""
     return "; ".join(
         f"{name} {max(some, key=lambda change: change[0])[1]}"
@@ -525,7 +526,7 @@ def _kernel_block(
     shares = report.rules.shares
     unit, name = "%ceil" if shares else "us", called(rows[0].record)
     table = tuple(
-        (_word(row, report.rules), problem_text(row.record), *_cells(row, shares))
+        (_verdict_word(row, report.rules), problem_text(row.record), *_cells(row, shares))
         for row in rows[:_MOST_ROWS]
     )
     notes = [

@@ -1,8 +1,8 @@
 """How much times changed, with confidence intervals over rounds.
 
-The sample is the median of a round, not a launch: launches within a round are not independent, and
-a test over them calls a quarter to a half of identical code changed. Times are compared by their
-logarithms, because noise is relative and a change is a ratio.
+A sample is the median of a round, not a launch: launches within a round are not independent, and a
+test over launches reports a quarter to a half of identical code as changed. Times are compared by
+their logarithms, because noise is relative and a change is a ratio.
 
 Two kinds of interval (`python -m tests.compare.rates` compares them): Student's t on means, which
 is better where rounds fall into two states of a clock; and rank tests, used where one round is an
@@ -29,11 +29,11 @@ from cudareduce.machine.device import EVENT_TICK_US
 
 #: Two-sided, so an interval that excludes no change is a one-sided test at 1 %.
 CONFIDENCE = 0.98
-#: Fewer rounds have no verdict.
+#: With fewer rounds there is no verdict.
 MIN_ROUNDS = 6
 #: A round is an outlier if it lies this many standard deviations, estimated from the median
-#: deviation, and at least this share from the median. At most one round in so many may be one; more
-#: are a state of the machine.
+#: deviation, and at least this share from the median. At most one of this many rounds may be an
+#: outlier; more of them are a state of the machine.
 _APART, _APART_BY, _ONE_IN = 5.0, 0.01, 8
 #: Standard deviation over median absolute deviation of a normal distribution.
 _NORMAL = 1.4826
@@ -67,8 +67,8 @@ class Change:
 
 def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> list[Change]:
     """The change of each pair of old and new rounds in us, each with at least two rounds. `paired`:
-    both sides were measured in the same rounds, so what moves a round moves both and cancels.
-    Otherwise the rounds are independent and may scatter differently (Welch)."""
+    both sides were measured in the same rounds, so that common changes of a round cancel. Otherwise
+    the rounds are independent and may scatter differently (Welch)."""
     found: list[Change | None] = [None] * len(pairs)
     shapes: dict[tuple[int, int], list[int]] = {}
     for k, (old, new) in enumerate(pairs):
@@ -76,7 +76,7 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     for members in shapes.values():
         before = np.log(np.array([pairs[k][0] for k in members], float))
         after = np.log(np.array([pairs[k][1] for k in members], float))
-        middle, low, high = _moved(before, after, paired and before.shape == after.shape)
+        middle, low, high = _shifts(before, after, paired and before.shape == after.shape)
         still = np.isnan(low) | np.isnan(high)  # rounds without any spread
         low, high = np.where(still, middle, low), np.where(still, middle, high)
         step = EVENT_TICK_US / 2 * (np.exp(-before).mean(axis=1) + np.exp(-after).mean(axis=1))
@@ -86,7 +86,7 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     return [change for change in found if change is not None]
 
 
-def _moved(old: _Array, new: _Array, paired: bool) -> Estimate:
+def _shifts(old: _Array, new: _Array, paired: bool) -> Estimate:
     """Shifts of logarithms with intervals, by rows: by ranks where a round is an outlier."""
     low, high = _by_means(old, new, paired)
     found = new.mean(axis=1) - old.mean(axis=1), low, high
@@ -228,9 +228,9 @@ def widened(
     return changed
 
 
-def found_from(half_width: float, threshold: float) -> float:
-    """The smallest slowdown, as a share, that is found 95 times in 100 with intervals of this half
-    width: the estimate must exceed the threshold and the interval exclude no change."""
+def detectable_slowdown(half_width: float, threshold: float) -> float:
+    """The smallest relative slowdown that is detected with 95 % probability by intervals of this
+    half width: the estimate must exceed the threshold and the interval exclude no change."""
     half = log1p(half_width)
     return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / HALF_WIDTH)
 

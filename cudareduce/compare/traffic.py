@@ -1,7 +1,7 @@
-"""Counts a kernel's memory accesses on the emulator, from the addresses of its threads.
+"""Count a kernel's memory accesses on the emulator, from the addresses of its threads.
 
-Machine code does not show whether the lanes of a warp read neighbours, or meet in one bank of
-shared memory. The same text, run thread by thread, does, and always to the same counts.
+Machine code does not show whether accesses of a warp are coalesced or have bank conflicts. Running
+the kernel thread by thread does, with deterministic counts.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _traffic(worker: Worker[_Counter], case: Case) -> Traffic | str:
 
 
 class _Counter:
-    """In a worker: the emulator that counts, kept between cases."""
+    """Runs in a worker process: the counting emulator, kept open between cases."""
 
     def __init__(self, cache: Path | None, parent: Parent) -> None:
         self._open = ExitStack()

@@ -39,7 +39,7 @@ class Trees:
 
 
 @contextmanager
-def opened_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
+def open_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
     """Both trees; a revision stays unpacked within the context. Raises UsageError."""
     choices = head_choices(request, request.kernels, registry)
     with temporary_folder() as temporary:

@@ -1,7 +1,8 @@
-"""Compares compiled kernels: one verdict per kernel, reduction and architecture. No I/O.
+"""Compare compiled kernels: one verdict per kernel, reduction and architecture. No I/O.
 
-UNCERTAIN is the verdict on code of another compiler. A changed launch shape explains figures that
-follow from it: twice the items per thread need twice the loads, and fewer large blocks fit an SM.
+UNCERTAIN is the verdict on code of another compiler. Changes that follow from a changed launch
+shape are not judged: twice the items per thread need twice the loads, and fewer large blocks fit an
+SM.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
         name = {"all": "instructions", "local": "local_instructions", "double":
                 "double_instructions"}.get(kind, kind)  # fmt: skip
         if kind == "barriers" and now < was and not reshaped:
-            yield _fell(name, was, now)
+            yield _decrease_changes(name, was, now)
             continue
         yield from _changed(name, was, now, _weight_of(kind, was, now, more, reshaped))
     share = [counts["wide_loads"] / max(counts["global_loads"], 1) for counts in (before, after)]
@@ -139,9 +140,9 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
     """The differences in memory traffic for the same reduction."""
     reshaped = (old.block, old.items) != (new.block, new.items)
     ratio = _RESHAPED if reshaped else _SHARE
-    yield from _grown("bytes_read", old.read_bytes, new.read_bytes, _SHARE)
+    yield from _growth_changes("bytes_read", old.read_bytes, new.read_bytes, _SHARE)
     for name in ("sectors_a_request", "wavefronts_an_access"):
-        yield from _grown(name, getattr(old, name), getattr(new, name), ratio)
+        yield from _growth_changes(name, getattr(old, name), getattr(new, name), ratio)
     if new.unfenced and not old.unfenced:
         text = f"unfenced atomics or flags after a store {new.unfenced}, was 0"
         yield Change("unfenced", text, "worse")
@@ -159,17 +160,17 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
         ("shuffles_and_votes", old.collectives, new.collectives, _TWICE),
     )
     for name, was, now, limit in counts:
-        yield from _grown(name, was, now, limit)
+        yield from _growth_changes(name, was, now, limit)
     if new.barriers < old.barriers:
-        yield _fell("barriers_of_blocks", old.barriers, new.barriers)
+        yield _decrease_changes("barriers_of_blocks", old.barriers, new.barriers)
     else:
-        yield from _grown("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
+        yield from _growth_changes("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
     fewer = new.fenced_blocks < old.fenced_blocks
     weight: Weight = "worse" if fewer else "neutral"
     yield from _changed("blocks_with_a_fence", old.fenced_blocks, new.fenced_blocks, weight)
 
 
-def _grown(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
+def _growth_changes(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
     weight: Weight = "neutral"
     if now > was * limit:
         weight = "worse"
@@ -178,8 +179,8 @@ def _grown(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
     yield from _changed(name, was, now, weight)
 
 
-def _fell(name: str, was: int, now: int) -> Change:
-    """Fewer of something that a kernel may need: only `verify` can tell."""
+def _decrease_changes(name: str, was: int, now: int) -> Change:
+    """Decreases of operations that the kernel may need; `verify` must decide."""
     text = f"{name.replace('_', ' ')} fell from {was} to {now}: run verify"
     return Change(name, text, "verify")
 
@@ -251,7 +252,7 @@ def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> li
         accesses = traffic.get((unit.kernel, unit.op, unit.dtype), [])
         rules = tuple(new.broken.get(unit.key, ()))
         rows.append(_row(was, unit, accesses, rules, other_compiler))
-    return _with_renamed(rows, list(before.values()))
+    return _pair_renamed(rows, list(before.values()))
 
 
 def _row(
@@ -293,7 +294,7 @@ def verdict_of(changes: Iterable[Change]) -> str:
     return "BETTER" if "better" in weights and "verify" not in weights else "CHANGED"
 
 
-def _with_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow]:
+def _pair_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow]:
     """The rows and those of units that are gone. A new unit with the code of one that is gone is
     RENAMED."""
     by_code = {unit.code_key: unit for unit in gone if unit.code}

@@ -1,10 +1,10 @@
-"""Compares two runs: one verdict per kernel, operator, type and size. No I/O.
+"""Compare two runs: one verdict per kernel, operator, type and size. No I/O.
 
 SLOWER and FASTER need a change beyond the threshold and an interval that excludes "no change". SAME
 needs the whole interval within the threshold. Everything else is UNCERTAIN, with a reason.
 
-The control group, kernels with identical machine code and launch, shows what the clock, the driver,
-another process or the card did. Its median change is subtracted from the other rows, and the
+The control group, kernels with identical machine code and launch, measures the influence of clocks,
+driver, other processes and card. Its median change is subtracted from the other rows, and the
 scatter of its changes, as far as their rounds do not explain it, widens the other intervals. If the
 median is beyond the threshold itself, the machine has drifted and no row is SLOWER or FASTER.
 """
@@ -176,7 +176,7 @@ class Row:
 
     @property
     def same_code(self) -> bool:
-        """Whether both sides ran identical machine code with the same launch."""
+        """True if both sides ran identical machine code with the same launch."""
         old, new = self.old, self.new
         return old is not None and new is not None and _same_code(old, new)
 
@@ -228,7 +228,7 @@ class Outcome:
 def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
     """One row per case that has a time or a result on either side, in the order of `new`."""
     pairs = [pair for pair in _pair(old, new) if not _is_empty(*pair)]
-    timed = [(a, b) for a, b in pairs if a and b and not _why_not(a, b, rules)]
+    timed = [(a, b) for a, b in pairs if a and b and not _why_incomparable(a, b, rules)]
     rounds = [_rounds(a, b, rules) for a, b in timed]
     moved = widened(
         rounds, changes(rounds, paired=rules.paired), [b.n for _, b in timed], paired=rules.paired
@@ -237,7 +237,7 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     groups, drifted = _control_groups(rows, rules), machine(rows, rules) is not None
     between = _between_kernels(rows) if groups else BetweenKernels()
-    return without_blame(
+    return apply_drift(
         [
             _with_control_group(
                 row, groups.get(row.record.n, groups.get(None)), between, drifted, rules
@@ -255,13 +255,13 @@ def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
     if rules.other_model:
         return None
     subtracted = [row.taken_out for row in rows if row.taken_out]
-    groups = [*_control_groups(rows, rules).values(), *subtracted, *_links(rows, rules)]
+    groups = [*_control_groups(rows, rules).values(), *subtracted, *_link_change(rows, rules)]
     limit = log1p(rules.thresholds.default)
     drifted = [group for group in groups if abs(group.moved) - group.doubt > limit]
     return max(drifted, key=lambda group: abs(group.moved), default=None)
 
 
-def without_blame(rows: Sequence[Row], rules: Rules) -> list[Row]:
+def apply_drift(rows: Sequence[Row], rules: Rules) -> list[Row]:
     """The rows with SLOWER and FASTER replaced by UNCERTAIN if the machine has drifted."""
     if machine(rows, rules) is None:
         return list(rows)
@@ -283,7 +283,7 @@ def _control_groups(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Co
     return {n: _group(moves) for n, moves in by_size.items() if len(moves) >= FEWEST}
 
 
-def _links(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
+def _link_change(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
     """The change of the bandwidth of links between GPUs, measured in the rounds of collectives;
     none if times are relative to it."""
     moves = {
@@ -399,7 +399,7 @@ def _pair(
         yield record, None
 
 
-def _why_not(old: Record, new: Record, rules: Rules) -> str:
+def _why_incomparable(old: Record, new: Record, rules: Rules) -> str:
     """Why the times of two records cannot be compared; empty if they can."""
     for words, record in (("the baseline", old), ("the new run", new)):
         if record.time_us is None:
@@ -445,7 +445,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
     if rules.same_code and known and _same_code(old, new):
         return Row(old, new, "SAME", SAME_CODE, threshold, change)
     if change is None:
-        verdict, reason = "UNCERTAIN", _why_not(old, new, rules)
+        verdict, reason = "UNCERTAIN", _why_incomparable(old, new, rules)
     else:
         verdict, reason = _judge(old, new, change, threshold, rules)
     reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
@@ -484,7 +484,7 @@ def _judge(
         return "UNCERTAIN", _with_cause(_REACHES, old, new, change)
     if low <= 0 <= high:
         return "UNCERTAIN", _with_cause(_NOISY, old, new, change)
-    other_cause = _impossible(old, new, moved) or (
+    other_cause = _why_impossible(old, new, moved) or (
         _clock_drift(old, new, moved, limit) if rules.clocks else ""
     )
     if other_cause:
@@ -504,8 +504,9 @@ def _with_cause(reason: str, old: Record, new: Record, change: Change) -> str:
     )
 
 
-def _impossible(old: Record, new: Record, moved: float) -> str:
-    """Why the faster side's time cannot be: it read more than the memory bandwidth allows."""
+def _why_impossible(old: Record, new: Record, moved: float) -> str:
+    """Why the time of the faster side is impossible: it exceeds the memory bandwidth; else
+    empty."""
     faster, side = (old, "the baseline") if moved > 0 else (new, "the new run")
     share, of_peak = faster.pct_ceiling, faster.pct_peak
     waits = of_peak is None or of_peak > _WAITS_FOR_MEMORY

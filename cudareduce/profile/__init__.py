@@ -1,1 +1,1 @@
-"""What holds a kernel up: counters of the hardware in words, and what is known without a GPU."""
+"""Profiles: hardware counters and static facts, with explanations of what limits a kernel."""

@@ -13,7 +13,7 @@ from cudareduce.report.numbers import plain_text
 _UNITS = {"dram_pct": "DRAM", "l2_pct": "L2", "memory_pct": "memory system", "sm_pct": "SMs"}
 #: The metrics that a point of the roofline needs.
 _ROOFLINE = ("read", "time_ns", "dram_bytes_a_cycle", "dram_cycles_a_s")
-#: How far the roof extends beyond the outermost kernels, as a factor.
+#: Factor by which the roof extends beyond the outermost kernels.
 _MARGIN = 4.0
 
 
@@ -75,7 +75,7 @@ def _point(profile: Profile, elements: int) -> Series:
 
 
 def _roof(v: Values) -> tuple[float, float]:
-    """DRAM bandwidth in GB/s and 10^9 additions a second, at the clocks of this launch; infinite if
-    they are not known."""
+    """Peak DRAM bandwidth in GB/s and peak rate of 10^9 additions per second at the clocks of this
+    launch; infinity if unknown."""
     gb_s = v["dram_bytes_a_cycle"] * v["dram_cycles_a_s"] / 1e9
     return gb_s, v.get("adds_a_cycle", 0.0) * v.get("sm_cycles_a_s", 0.0) / 1e9 or inf

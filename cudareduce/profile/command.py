@@ -27,8 +27,8 @@ from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.plot.command import check_image_files
 from cudareduce.profile.charts import charts
 from cudareduce.profile.lines import Profile
-from cudareduce.profile.ncu import METRICS, Task, find_ncu, of_launch, profiled
-from cudareduce.profile.static import Known, known
+from cudareduce.profile.ncu import METRICS, Task, count_metrics, find_ncu, launch_values
+from cudareduce.profile.static import StaticValues, static_values
 from cudareduce.profile.tables import diff_section, kernel_sections, to_json
 from cudareduce.progress import phase, say
 from cudareduce.reduction.operators import Reduction, reduction_of
@@ -83,8 +83,8 @@ class ProfileRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Profiles in the requested order, the problem in words, and general notes. `failed`: a
+class _Profiles:
+    """Profiles in the requested order, a description of the problem, and general notes. `failed`: a
     supported launch could not be profiled."""
 
     profiles: tuple[Profile, ...]
@@ -165,51 +165,51 @@ def _why_not(case: Case) -> str | None:
     return kernel.why_not(case.reduction) or kernel.why_not_block(case.block) or shape
 
 
-def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
+def _static(request: ProfileRequest, cases: Sequence[Case]) -> _Profiles:
     fitting = [case for case in cases if _why_not(case) is None]
     cache = None if request.no_cache or why_unusable(default_cache()) else default_cache()
-    told = known(fitting, request.arch, cache, request.quiet)
-    values = dict(zip(fitting, told.values, strict=True))
+    static = static_values(fitting, request.arch, cache, request.quiet)
+    values = dict(zip(fitting, static.values, strict=True))
     profiles = tuple(
         Profile(
-            case.kernel, mine := values.get(case, {}), static=True,
-            reason=_why_not(case) or ("" if mine else _unknown(case, told)),
+            case.kernel, own := values.get(case, {}), static=True,
+            reason=_why_not(case) or ("" if own else _why_unknown(case, static)),
         )
         for case in cases
     )  # fmt: skip
     what = f"{request.op} of {request.dtype} on sm_{request.arch}, without a GPU"
-    return _Found(profiles, what, None, (_NEEDED, *told.notes, _UNSEEN))
+    return _Profiles(profiles, what, None, (_NEEDED, *static.notes, _UNSEEN))
 
 
-def _unknown(case: Case, told: Known) -> str:
-    mine = (note for note in told.notes if note.startswith(case.kernel.id))
-    return next(mine, "it has no static values")
+def _why_unknown(case: Case, static: StaticValues) -> str:
+    reasons = (note for note in static.notes if note.startswith(case.kernel.id))
+    return next(reasons, "it has no static values")
 
 
-def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Found:
+def _counted(request: ProfileRequest, cases: Sequence[Case]) -> _Profiles:
     deadline = Deadline(request.max_time)
     spec, device, limits = _machine(request)
     plans = [_plan(case, request, limits, device.memory_bytes) for case in cases]
     launched = [case for case, plan in zip(cases, plans, strict=True) if isinstance(plan, Plan)]
-    told: dict[Case, Profile] = {}
+    by_case: dict[Case, Profile] = {}
     notes = [_NEEDED, "first launch only, with an empty cache and unlocked clocks"]
     if launched:
         task = Task(spec, tuple(launched), request.n, request.rows)
         with phase("counting", 1, request.quiet):
-            done = profiled(task, METRICS.values(), deadline)
+            done = count_metrics(task, METRICS.values(), deadline)
         for k, case in enumerate(launched):
             plan, launch = case.plan(request.n, request.rows, limits), done.launches[k]
-            values = of_launch(plan, launch.counted if launch else {})
-            told[case] = Profile(case.kernel, values, static=False, reason=done.reasons[k])
+            values = launch_values(plan, launch.counted if launch else {})
+            by_case[case] = Profile(case.kernel, values, static=False, reason=done.reasons[k])
         notes += [f"this version of ncu does not support {name}" for name in sorted(done.unknown)]
     profiles = tuple(
-        told.get(case) or Profile(case.kernel, {}, static=False, reason=str(plan))
+        by_case.get(case) or Profile(case.kernel, {}, static=False, reason=str(plan))
         for case, plan in zip(cases, plans, strict=True)
     )  # fmt: skip
     rows = f" x {size_text(request.rows)} rows" if request.rows > 1 else ""
     what = f"{request.op} of {size_text(request.n)} {request.dtype}{rows}, {device.name}"
-    failed = any(profile.reason for profile in told.values())
-    return _Found(profiles, what, device, tuple(notes), failed)
+    failed = any(profile.reason for profile in by_case.values())
+    return _Profiles(profiles, what, device, tuple(notes), failed)
 
 
 def _machine(request: ProfileRequest) -> tuple[BackendSpec, DeviceInfo, DeviceLimits]:
@@ -241,7 +241,7 @@ def _plan(
     return plan
 
 
-def _draw(request: ProfileRequest, found: _Found) -> None:
+def _draw(request: ProfileRequest, found: _Profiles) -> None:
     if not request.pictures:
         return
     from cudareduce.plot.vega import image

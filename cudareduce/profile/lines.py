@@ -271,7 +271,7 @@ STATIC = (
 )  # fmt: skip
 
 
-#: Why a line has no value although the counters were read.
+#: Why a value is missing although the counters were read.
 _NOTHING = {
     "turns": "it does not use shared memory",
     "sectors_a_request": "its loads are bulk copies, which are not counted here",
@@ -280,7 +280,7 @@ _NOTHING = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The values of a kernel by short names, or the `reason` why there are none. `static` values
+    """The values of a kernel by short name, or the `reason` why there are none. `static` values
     come from the compiler and the emulator, without a GPU."""
 
     kernel: Kernel

@@ -26,14 +26,14 @@ from cudareduce.reduction.inputs import Array, make_all
 from cudareduce.temporary import temporary_folder
 from cudareduce.workers import python_command, running_tool
 
-#: The share of its peak that the busiest part of the memory system reaches, shared memory and
-#: caches among them.
+#: Utilization of the busiest part of the memory system, including caches and shared memory, in
+#: percent of peak.
 MEMORY_PCT = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 
 _OF_PEAK = "avg.pct_of_peak_sustained_elapsed"
 _WAITS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _LOADS = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
-#: Each by a short name: times in ns, sizes in bytes, shares in per cent.
+#: The metrics by short name: times in ns, sizes in bytes, fractions in percent.
 METRICS = {
     "time_ns": "gpu__time_duration.sum",
     "read": "dram__bytes_read.sum",
@@ -63,9 +63,9 @@ METRICS = {
 SECTOR_BYTES = 32
 
 
-def of_launch(plan: Plan, counted: Mapping[str, float]) -> dict[str, float]:
-    """The values of a plan's first launch by short names: what was counted by the metrics' names,
-    and what follows from it, as far as it goes. Without a launch there are none."""
+def launch_values(plan: Plan, counted: Mapping[str, float]) -> dict[str, float]:
+    """The values of a plan's first launch by short name: counters, and values derived from them as
+    far as possible. Empty without a launch."""
     if not plan.passes or not counted:
         return {}
     problem = plan.problem
@@ -74,8 +74,7 @@ def of_launch(plan: Plan, counted: Mapping[str, float]) -> dict[str, float]:
 
 
 def _results(plan: Plan) -> int:
-    """Bytes that the first launch leaves: partials for the next, or for its last block, and
-    answers."""
+    """Bytes that the first launch writes: partial results and results."""
     reduction = plan.problem.reduction
     if len(plan.passes) > 1:
         return plan.passes[0].grid * reduction.acc_size
@@ -119,8 +118,8 @@ class Task:
 
 
 def launch_all(job: tuple[Task, Path]) -> None:
-    """Launch each case of a task once. The file of the job receives a line with the number of each
-    case that could not be launched, and the reason."""
+    """Launch each case of a task once. Writes a line with number and reason to the job's file for
+    each case that could not be launched."""
     task, failures = job
     failed = []
     inputs = {
@@ -151,7 +150,7 @@ def _launch(backend: TimedBackend, case: Case, task: Task, inputs: tuple[Array, 
 
 
 _DENIED, _UNKNOWN, _NONE = "ERR_NVGPUCTRPERM", "Failed to find metric", "No kernels were profiled"
-#: Columns of a wide table that are no metrics; a long table has one row per metric.
+#: Columns of a wide table that are not metrics. (A long table has one row per metric.)
 _NAME, _METRIC, _VALUE, _UNIT = "Kernel Name", "Metric Name", "Metric Value", "Metric Unit"
 #: Larger values are invalid.
 _MOST = 1e30
@@ -197,7 +196,7 @@ def find_ncu() -> str:
     return found
 
 
-def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profiled:
+def count_metrics(task: Task, metrics: Collection[str], deadline: Deadline) -> Profiled:
     """Count metrics of the first launch of each case. If ncu does not know some, it runs again
     without them. Raises EnvironmentProblem if it counts nothing."""
     ncu, unknown = find_ncu(), set[str]()
@@ -205,12 +204,12 @@ def profiled(task: Task, metrics: Collection[str], deadline: Deadline) -> Profil
         asked = [metric for metric in metrics if metric not in unknown]
         said = _run(ncu, task, asked, deadline)
         launches = list(parse(said.text))
-        refused = refused_in(said.text, asked)
+        refused = unknown_metrics(said.text, asked)
         unknown |= refused
         if launches or not refused or len(refused) == len(asked):
             break
     if not launches and len(said.failed) < len(task.cases):
-        raise EnvironmentProblem(_why_nothing(said.text))
+        raise EnvironmentProblem(_why_no_counts(said.text))
     found = _by_case(task, launches)
     reasons = [
         said.failed.get(k, "ncu profiled no launch of it") if one is None else ""
@@ -250,7 +249,7 @@ def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _O
 
 def parse(text: str) -> Iterator[Launch]:
     """The launches in ncu's CSV, which follows its log: one row per launch below a row of units, or
-    one row per metric. Values that are no numbers, such as `n/a`, are left out."""
+    one row per metric. Values that are not numbers, such as `n/a`, are omitted."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     found: dict[str, Launch] = {}
@@ -290,7 +289,7 @@ def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:
     return found
 
 
-def refused_in(text: str, metrics: Sequence[str]) -> set[str]:
+def unknown_metrics(text: str, metrics: Sequence[str]) -> set[str]:
     """The metrics that ncu does not know. It names them in full, or as a pattern of the part before
     the first dot."""
     found = set()
@@ -303,8 +302,8 @@ def refused_in(text: str, metrics: Sequence[str]) -> set[str]:
     return found
 
 
-def _why_nothing(text: str) -> str:
-    """Why nothing was counted, and the remedy."""
+def _why_no_counts(text: str) -> str:
+    """Why ncu counted nothing, and the remedy."""
     if _DENIED in text:
         return ALLOW
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -320,23 +319,27 @@ _LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """Memory throughput in per cent by kernel, or why there is none."""
+class MemoryThroughput:
+    """Memory throughput in percent of peak by kernel, or the reason why there is none."""
 
     throughput_pct: dict[str, float]
     why_not: str = ""
 
 
-def shares(spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern: str) -> Shares:
-    """Profile the first launch of each case, on `rows` of `n` elements; what goes wrong is in the
-    answer."""
+def memory_throughput(
+    spec: BackendSpec, cases: Sequence[Case], n: int, rows: int, pattern: str
+) -> MemoryThroughput:
+    """Profile the first launch of each case on `rows` rows of `n` elements. Errors are part of the
+    result."""
     task = Task(spec, tuple(cases), n, rows, pattern)
     try:
-        done = profiled(task, [MEMORY_PCT], Deadline(_LIMIT_S))
+        done = count_metrics(task, [MEMORY_PCT], Deadline(_LIMIT_S))
     except EnvironmentProblem as problem:
-        return Shares({}, str(problem))
+        return MemoryThroughput({}, str(problem))
     counted = {
         launch.kernel: launch.counted[MEMORY_PCT]
         for launch in reversed(done.launches) if launch and MEMORY_PCT in launch.counted
     }  # fmt: skip
-    return Shares(counted, "" if counted else next(filter(None, done.reasons), "no figures"))
+    return MemoryThroughput(
+        counted, "" if counted else next(filter(None, done.reasons), "no figures")
+    )

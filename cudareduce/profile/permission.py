@@ -1,4 +1,4 @@
-"""Who may read hardware counters, and how to allow it."""
+"""Permission to read hardware counters, and how to grant it."""
 
 from __future__ import annotations
 

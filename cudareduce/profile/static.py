@@ -20,19 +20,21 @@ from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.profile.ncu import SECTOR_BYTES
 
-#: Smaller shares of the input mean that the emulator does not see all loads.
+#: If less than this fraction of the input is read, the emulator does not see all loads.
 _ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StaticValues:
     """The values of each case by short names, and notes on what is unknown."""
 
     values: tuple[dict[str, float], ...]
     notes: tuple[str, ...]
 
 
-def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> Known:
+def static_values(
+    cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool
+) -> StaticValues:
     """The static values of these cases for sm_`arch`. Raises EnvironmentProblem if both nvcc and
     g++ are missing, and UsageError if a kernel does not compile."""
     values: list[dict[str, float]] = [{} for _ in cases]
@@ -52,7 +54,7 @@ def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> 
         found = {(each.kernel, each.block, each.items): each for each in counted.traffic}
         for mine, case in zip(values, cases, strict=True):
             one = found.get((case.kernel.id, case.block, case.items))
-            if one is not None and _sees_too_little(case, one):
+            if one is not None and _misses_loads(case, one):
                 notes.append(
                     f"{case.kernel.id} is not counted: the emulator does not see all its loads"
                 )
@@ -63,7 +65,7 @@ def known(cases: Sequence[Case], arch: int, cache: Path | None, quiet: bool) -> 
         notes.append(f"Memory accesses are not counted: {problem}")
     if missing == 2:
         raise EnvironmentProblem(" ".join(notes))
-    return Known(tuple(values), tuple(notes))
+    return StaticValues(tuple(values), tuple(notes))
 
 
 def _units(
@@ -92,7 +94,7 @@ def _units(
 
 
 def _as_launched(case: Case) -> Kernel:
-    """The kernel with the case's launch shape as its default, which a job compiles."""
+    """The kernel with the case's launch shape as its default, for the compiler."""
     return replace(case.kernel, block=case.block, items=case.items, items_bytes=None)
 
 
@@ -121,8 +123,9 @@ def _read_share(case: Case, counted: Traffic) -> float:
     return counted.read_bytes / plan.problem.input_bytes
 
 
-def _sees_too_little(case: Case, counted: Traffic) -> bool:
-    """True if less was seen than any kernel reads: loads of 16-bit floats are not seen."""
+def _misses_loads(case: Case, counted: Traffic) -> bool:
+    """True if fewer loads were counted than any kernel needs: loads of 16-bit floats are not
+    counted."""
     return _read_share(case, counted) < _ALL
 
 

@@ -25,7 +25,7 @@ from cudareduce.report.section import Section
 
 #: Marks the comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"
-#: Code, in which GitHub links nothing, and the starts of what it links elsewhere.
+#: Matches code, in which GitHub creates no links, and elsewhere the beginnings of links.
 _LINK = re.compile(
     r"(`+).*?\1|\b(?:https?|ftp)(?=://)|\bwww(?=\.)|\bGH(?=-\d)|\b[\da-f]{39}(?=[\da-f]\b)",
     re.IGNORECASE,

@@ -19,7 +19,7 @@ from cudareduce.report.numbers import (
 )
 from cudareduce.results.record import Record
 
-#: The source of a streamed array, as titles name it.
+#: Titles of the sources of a streamed array.
 SOURCES = {"host": " from the host's memory", "file": " from a file"}
 
 
@@ -130,7 +130,7 @@ def _measured(r: Record, value: float | None, low: float | None, high: float | N
 
 
 def _speedup(r: Record) -> str:
-    """A kernel against itself is 1 by definition, not by measurement."""
+    """Speed-up cell. A kernel against itself is 1 by definition."""
     if r.baseline == r.kernel and r.speedup == 1:
         return "1"
     return _measured(r, r.speedup, r.speedup_low, r.speedup_high)
@@ -144,7 +144,7 @@ def _overhead_us(r: Record) -> float | None:
 
 
 def _scaling(r: Record) -> float | None:
-    """The time of the local reductions alone, in per cent of the whole."""
+    """The time of the local reductions in percent of the total."""
     if r.time_us is None or r.local_us is None:
         return None
     return 100 * r.local_us / r.time_us

@@ -13,8 +13,8 @@ HALF_TICK_US = EVENT_TICK_US / 2
 
 
 def decimals(half_width: float) -> int:
-    """The number of digits after the point so that the last one is of the size of the uncertainty
-    (above 0); negative if that digit is before the point."""
+    """The number of digits after the point so that the last one has the magnitude of the
+    uncertainty (above 0); negative if that digit is before the point."""
     return -floor(log10(half_width))
 
 

@@ -1,6 +1,6 @@
 """The tables of a run: what was timed or verified, a section for each reduction and size.
 
-Every output format is made from the same sections, so the formats cannot disagree.
+All output formats are made from the same sections.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _timed(run: Run, title: str, records: Sequence[Record], more: Sequence[str])
 
 
 def _unaligned_section(run: Run, records: Sequence[Record]) -> Section:
-    """The cost of one element more and of a start one element off, against the aligned case."""
+    """The slowdown by one more element, and by a start that is misaligned by one element."""
     first = records[0]
     title = (
         f"{what_text(first, first.aligned_n or 0)}, {first.timing}, {run.device.name}, beside "

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 #: Rich needs a third of a millisecond for a row; longer tables are laid out without it.
 _LONG = 500
-#: The width of a pipe, in which no table is split.
+#: The assumed width of a pipe, so that no table is split.
 PIPE = 1000
 
 
 def print_sections(found: Iterable[Section]) -> None:
-    """Print sections: in colour and as wide as the terminal, or plain and whole in a pipe."""
+    """Print sections: coloured and fitted to the terminal, or plain and unsplit into a pipe."""
     if not coloured():
         for section in map(_shown, found):
             sys.stdout.writelines(_plain(section))
@@ -82,8 +82,8 @@ def _wrapped(note: str, width: int) -> str:
 
 
 def _fitting(section: Section, width: int) -> Iterator[tuple[Section, int]]:
-    """Tables that fit the width, each with its gap between columns: the whole one, else one with a
-    narrower gap, else several with some of the columns each, so that no number breaks."""
+    """The table as one or more tables that fit the width, each with its column gap. A table that is
+    too wide first gets a narrower gap, then is split by columns, so that no number is broken."""
     if not section.rows:
         return
     if 1 + sum(_widths(section, 2)) <= width:

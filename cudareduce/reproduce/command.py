@@ -16,7 +16,7 @@ from cudareduce.bench.request import (
 from cudareduce.budget import Deadline
 from cudareduce.errors import worst_exit_code
 from cudareduce.library.registry import load_registry
-from cudareduce.profile.ncu import Shares, shares
+from cudareduce.profile.ncu import MemoryThroughput, memory_throughput
 from cudareduce.report.publish import Outputs, publish
 from cudareduce.reproduce.experiments import experiments, fastcuda_lines, merged, tables
 from cudareduce.results.store import run_texts
@@ -42,7 +42,7 @@ def reproduce(request: ReproduceRequest) -> int:
     about = suite.experiment
     has_utilisation = any("utilisation_pct" in row.published for row in suite.rows)
     request.outputs.check()
-    profiled = Shares({}, "it takes a GPU")
+    profiled = MemoryThroughput({}, "it takes a GPU")
     deadline = Deadline(request.machine.max_time)  # one for all experiments
     done: list[Benched] = []
     for experiment in experiments(suite, registry.kernels):
@@ -61,7 +61,7 @@ def reproduce(request: ReproduceRequest) -> int:
         if done[-1].interrupted:
             break
         if done[-1].spec.timed and has_utilisation:
-            profiled = shares(done[-1].spec, done[-1].cases, n, rows, settings.pattern)
+            profiled = memory_throughput(done[-1].spec, done[-1].cases, n, rows, settings.pattern)
     run = merged(suite, [each.run for each in done], profiled)
     lines = {"fastcuda": lambda: fastcuda_lines(run)}
     publish(request.outputs, tables(run, registry), run_texts(run), printed=lines)

@@ -10,7 +10,7 @@ from typing import Any
 from cudareduce.errors import UsageError
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.library.suite import Suite, SuiteRow
-from cudareduce.profile.ncu import Shares
+from cudareduce.profile.ncu import MemoryThroughput
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.report.numbers import DASH, rate_text, ratio_text, share_text, size_text, time_text
 from cudareduce.report.section import Section
@@ -43,7 +43,7 @@ def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
     return [Experiment(n, rows, tuple(choices)) for (n, rows), choices in groups.items()]
 
 
-def merged(suite: Suite, runs: list[Run], shares: Shares) -> Run:
+def merged(suite: Suite, runs: list[Run], shares: MemoryThroughput) -> Run:
     """One run of all experiments of a suite, with the figures of the profiler."""
     remarks = dict.fromkeys(remark for run in runs for remark in run.protocol.get("remarks", ()))
     extra = {
@@ -65,10 +65,10 @@ def tables(run: Run, registry: Registry) -> list[Section]:
     if unknown or not run.records or not {r.dtype for r in run.records} <= set(DTYPES):
         raise UsageError(f"the run is not of the suite {name} as it is now: reproduce it again")
     profiled = run.protocol.get("profiler") or {"throughput_pct": {}}
-    return [section(suite, run, Shares(**profiled))]
+    return [section(suite, run, MemoryThroughput(**profiled))]
 
 
-def section(suite: Suite, run: Run, shares: Shares) -> Section:
+def section(suite: Suite, run: Run, shares: MemoryThroughput) -> Section:
     """The author's table in his order: our figures and, in brackets, his."""
     about, by_name = suite.experiment, {row.name: row for row in suite.rows}
     names = list(by_name)
@@ -94,7 +94,9 @@ def _elements(record: Record) -> str:
     return size_text(record.n) + rows
 
 
-def _row(row: SuiteRow, record: Record, about: Mapping[str, Any], shares: Shares) -> dict[str, str]:
+def _row(
+    row: SuiteRow, record: Record, about: Mapping[str, Any], shares: MemoryThroughput
+) -> dict[str, str]:
     published = row.published
     us = published.get("time_us")
     read = record.n * record.rows * DTYPES[record.dtype].size
@@ -117,7 +119,7 @@ def _row(row: SuiteRow, record: Record, about: Mapping[str, Any], shares: Shares
     }
 
 
-def _notes(suite: Suite, run: Run, shares: Shares, shown: set[str]) -> tuple[str, ...]:
+def _notes(suite: Suite, run: Run, shares: MemoryThroughput, shown: set[str]) -> tuple[str, ...]:
     about, notes = suite.experiment, []
     if any(record.time_us is not None for record in run.records):
         peak = rate_text(run.device.peak_gb_s)

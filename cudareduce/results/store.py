@@ -1,4 +1,4 @@
-"""Result files: written atomically, read with a message for each kind of damage."""
+"""Result files: written atomically, and validated when read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _is_profiler(value: Any) -> bool:
     )
 
 
-#: Tests of the protocol fields that tables use.
+#: Validators of the protocol fields that tables use.
 _PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
     "suite": lambda value: type(value) is str,
     "remarks": _all_texts,

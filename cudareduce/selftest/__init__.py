@@ -1,1 +1,1 @@
-"""Whether a machine, with this tool, measures what it says it measures."""
+"""Tests how reliably this tool measures times on this machine."""

@@ -18,7 +18,7 @@ from cudareduce.results.store import run_texts
 from cudareduce.selftest.findings import as_json, selftest_sections, trustworthy
 from cudareduce.selftest.parts import Selftest
 
-#: Default kernels, fast enough for the flush to take most of the time.
+#: Default kernels: fast ones, so that most of the time is spent on cache flushes.
 KERNELS = ("reduce_v3_add_during_load", "reduce_v6_multi_add", "reduce_v7_shuffle")
 
 
@@ -37,9 +37,9 @@ class SelftestRequest:
 
 
 def selftest(request: SelftestRequest) -> int:
-    """Test, print and store. Returns 0; with `strict` 4 unless the machine is shown to be good
-    enough; after Ctrl-C 130, with the results so far. Raises UsageError, and EnvironmentProblem
-    without a GPU."""
+    """Run all parts, print and store the findings. Returns 0; with `strict` 4 unless the machine is
+    proven reliable; 130 after Ctrl-C, with the findings so far. Raises UsageError, and
+    EnvironmentProblem without a GPU."""
     request.outputs.check()
     deadline = Deadline(request.max_time)
     cases = _cases(request.kernels or KERNELS)

@@ -1,4 +1,4 @@
-"""The findings of a selftest, and the verdict that follows from them."""
+"""The findings of a selftest, and its verdict."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Enter = Callable[[], AbstractContextManager[Context]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Medians of one kernel in us, in fresh contexts and in the primary one, with buffers at new
-    addresses each time."""
+    """Medians of one kernel in us, in fresh CUDA contexts and in the primary one. Each has buffers
+    at new addresses."""
 
     kernel: str
     n: int
@@ -61,8 +61,8 @@ class Setting:
 def alternate(
     kernel: str, n: int, fresh: Enter, primary: Enter, time: Callable[[Enter, int], float | None]
 ) -> Iterator[Setting]:
-    """Measure in both kinds of context alternately, swapping their order every turn. `time` gets
-    the number of measurements left."""
+    """Measure alternately in both kinds of context, with their order swapped in each repetition.
+    `time` gets the number of measurements left."""
     taken: tuple[list[float], list[float]] = [], []
     for turn in range(TURNS):
         for k in (0, 1) if turn % 2 else (1, 0):
@@ -103,23 +103,24 @@ def _on_settings(settings: Sequence[Setting]) -> Iterator[str]:
         )
 
 
-#: The threshold to test, and the share of larger slowdowns that must be caught.
+#: The tested threshold, and the fraction of slowdowns above it that must be detected.
 THRESHOLD = 0.02
 _CAUGHT = 0.95
-#: Slowdowns that decide the verdict: one to be caught with that share, one always.
+#: The slowdowns that decide the verdict: the first must be detected at that rate, the second
+#: always.
 _JUDGED_SHARES = (0.03, 0.05)
 #: Largest accepted difference from NVBench with the same method.
 _AGREE = 0.03
 #: Comparisons needed for a rate: of kernels with themselves, and of each injected slowdown.
 ENOUGH, ENOUGH_SLOWED = 200, 100
-#: Share of them needed for a verdict, since a slow host may cost single ones their rounds.
+#: Fraction of decided comparisons needed for a verdict: a slow host may invalidate some.
 _DECIDED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The time ratios of two entrants, candidate to baseline, round by round. `injected` is the
-    known slowdown of the candidate; 0 if both are the same code."""
+    """The time ratio of candidate to baseline in each round. `injected` is the known slowdown of
+    the candidate; 0 if both are the same code."""
 
     kernel: str
     n: int
@@ -173,13 +174,13 @@ class Figure:
         return cls(what, how, n, timing.median_us, timing.interval_us, timing.host_us, timing.batch)
 
 
-#: The varied property of a repeated measurement, which shows the noise.
+#: Label of repeated measurements without a varied property, which show the noise.
 NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Times of one kernel with one property varied (`what`) that does not belong to the kernel."""
+    """Times of one kernel while one property outside of the kernel (`what`) varies."""
 
     kernel: str
     n: int
@@ -211,8 +212,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All findings of a selftest; `problems` say which parts failed and why, `remarks` describe the
-    state of the GPU."""
+    """All findings of a selftest. `problems` are the failed parts with reasons, `remarks` describe
+    the state of the GPU."""
 
     aa: tuple[Comparison, ...] = ()
     injected: tuple[Comparison, ...] = ()
@@ -252,7 +253,7 @@ class Findings:
         return [one for one in self.injected if one.injected == share and one.decided]
 
     def caught(self, share: float, threshold: float) -> tuple[int, int]:
-        """The numbers of caught and of decided comparisons with this slowdown."""
+        """The number of detected and of decided comparisons with this slowdown."""
         some = self.slowed(share)
         return sum(one.slower(threshold) for one in some), len(some)
 
@@ -271,7 +272,8 @@ class Findings:
 
     @property
     def detectable(self) -> float | None:
-        """The smallest injected slowdown caught 95 times in 100 without false verdicts."""
+        """The smallest injected slowdown that is detected in 95 % of comparisons without false
+        verdicts."""
         quiet = self.quiet_threshold
         if quiet is None or not self.enough:
             return None
@@ -299,8 +301,8 @@ def sentences(findings: Findings) -> list[str]:
 
 
 def trustworthy(findings: Findings) -> bool | None:
-    """True if at 2 % there is no false verdict, and slowdowns of 3 % are caught 95 times in 100 and
-    of 5 % always; None if too little was measured."""
+    """True if a threshold of 2 % gives no false verdict and detects 95 % of slowdowns of 3 % and
+    all of 5 %; None if too little was measured."""
     if not findings.enough:
         return None
     often, always = _JUDGED_SHARES

@@ -21,12 +21,12 @@ from cudareduce.launch.case import Case, programs_of
 from cudareduce.reduction.inputs import make
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, WorkerPool
 
-#: Samples per benchmark; warm-up launches and seconds. With the default of one warm-up launch the
-#: clock of an idle GPU is still low.
+#: Samples per benchmark; number and duration in s of warm-up launches. After the default of one
+#: warm-up launch the clock of an idle GPU is still low.
 _SAMPLES, _WARM_UPS, _WARM_UP_S = 300, 2000, 0.5
 #: Time limit of the child process.
 _LIMIT_S = 120.0
-#: Names of the cold time in its results, the preferred one first.
+#: Keys of the cold time in result files, in order of preference.
 _TAGS = ("nv/cold/time/gpu/median", "nv/cold/time/gpu/mean")
 
 
@@ -40,14 +40,14 @@ class _Stream:
         return 0, self.handle
 
 
-def why_not() -> str | None:
-    """Why NVBench cannot run; None if it can."""
+def why_no_nvbench() -> str | None:
+    """Why NVBench cannot run, or None."""
     if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bench"):
         return None
     return "NVBench is missing, times are not compared with it: pip install 'cudareduce[nvbench]'"
 
 
-def ask(
+def measure_cold_times(
     spec: BackendSpec, cases: Sequence[tuple[Case, int]], seed: int, deadline: Deadline
 ) -> list[float]:
     """NVBench's cold time in us of each case and size. Raises EnvironmentProblem if no time is

@@ -34,7 +34,7 @@ from cudareduce.selftest.findings import (
     alternate,
     primary_context,
 )
-from cudareduce.selftest.nvbench import ask, why_not
+from cudareduce.selftest.nvbench import measure_cold_times, why_no_nvbench
 from cudareduce.timing.rounds import (
     Context,
     Contexts,
@@ -49,7 +49,7 @@ from cudareduce.timing.rounds import (
 from cudareduce.timing.sampling import COLD, Method, Sampler
 from cudareduce.timing.timer import RING_PERIOD, DeviceTimer
 
-#: Samples at each position among launches.
+#: Samples at each position in the ring of launches.
 _PLACE_SAMPLES = 40
 
 
@@ -80,7 +80,7 @@ def reads(lengths: Mapping[str, int]) -> SetUp:
 
 
 def by_place(context: Context, launches: int, deadline: Deadline) -> tuple[float, ...]:
-    """The median in us of the first entrant at each position that its first launch can have; empty
+    """The median time in us of the first entrant for each position in the ring of launches; empty
     if the deadline left a position without a sample. `launches` is the number per run."""
     run = next(iter(context.entrants.values()))
     sampler = Sampler(context.timer.with_ring_step(launches), COLD, run, batch=1)
@@ -93,9 +93,9 @@ def by_place(context: Context, launches: int, deadline: Deadline) -> tuple[float
 
 
 _ROUNDS = 9
-#: A/A: from where memory limits a reduction, up to the default size of bench.
+#: Sizes of A/A comparisons: from those limited by memory bandwidth up to the default of bench.
 _AA_SIZES = (2**22, 2**23, 2**24, 2**25)
-#: Slowdowns are injected where time is linear in the bytes read.
+#: Sizes for injected slowdowns: the time is linear in the bytes read.
 _SLOW_SIZES = (2**24, 2**25)
 SHARES = (0.01, 0.02, 0.03, 0.05)
 #: Pairs at each of these sizes: 100 comparisons per slowdown.
@@ -105,7 +105,7 @@ _FLUSH_SIZES = (2**22, 2**25)
 _FLUSHES = ("none", "write", "read")
 _SMALL = 2**10
 _EVENTS = "two events"
-#: Launches per entrant and pass; fewer with hundreds of entrants.
+#: Limit for launches of an entrant in half a round, since there may be hundreds of entrants.
 _LAUNCHES, _AA_LAUNCHES, _SLOW_LAUNCHES = 24, 16, 8
 _PEER_SIZES = (2**24, 2**25)
 #: A size with launches of 25 us, where 1 us is visible; numbers of buffer sets and contexts.
@@ -162,7 +162,7 @@ class Selftest:
         )  # fmt: skip
 
     def _whole(self) -> Measurement:
-        """All measurements as one, for remarks on the GPU."""
+        """All measurements combined into one, for remarks on the GPU."""
         took = self._took_part
         shown = took if self._others else []  # else the verdict covers wide intervals
         return Measurement(
@@ -181,7 +181,7 @@ class Selftest:
         return Deadline(self._deadline.left_s * _WEIGHTS[k] / sum(_WEIGHTS[k:]))
 
     def aa(self, deadline: Deadline) -> Iterator[Comparison]:
-        """Compare copies of each kernel in the same rounds, half a round apart."""
+        """Compare two copies of each kernel in the same rounds, half a round apart."""
         pairs = -(-ENOUGH // (len(_AA_SIZES) * len(self._cases)))
         names = [(twin, case) for twin in range(2 * pairs) for case in self._cases]
         for k, n in enumerate(_AA_SIZES):
@@ -194,8 +194,8 @@ class Selftest:
                 )
 
     def injected(self, deadline: Deadline) -> Iterator[Comparison]:
-        """Compare a read-only kernel with itself reading more, for a known slowdown. The length is
-        derived from its times at two lengths."""
+        """Compare a read-only kernel with itself reading more bytes, which is a known slowdown. The
+        additional bytes are derived from its times at two lengths."""
         for k, n in enumerate(_SLOW_SIZES):
             part = deadline.share(len(_SLOW_SIZES) - k)
             whole, longer = 4 * n, int(4 * n * _CALIBRATION)
@@ -303,12 +303,12 @@ class Selftest:
 
     def peers(self, deadline: Deadline) -> Iterator[Peer]:
         """Compare cold times with NVBench, by three methods that explain the difference."""
-        missing = why_not()
+        missing = why_no_nvbench()
         if missing:
             self._problems[missing] = None
             return
         cases = list(product(self._cases, _PEER_SIZES))
-        theirs = dict(zip(cases, ask(self._spec, cases, 1, deadline), strict=True))
+        theirs = dict(zip(cases, measure_cold_times(self._spec, cases, 1, deadline), strict=True))
         for k, n in enumerate(_PEER_SIZES):
             ways = ("read", "write", "nvbench")
             by_way = self._by_flush(n, ways, deadline.share(len(_PEER_SIZES) - k))

@@ -1,1 +1,1 @@
-"""Whether a kernel is right: bounds from its plan, patterns by operator, sizes that hurt."""
+"""Verification of kernels: test sets, input patterns, error bounds and verdicts."""

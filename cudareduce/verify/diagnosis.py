@@ -25,19 +25,19 @@ from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.inputs import Array, stored
 from cudareduce.reduction.operators import Reduction
 
-#: Processor seconds that an explanation may take, and seconds that it is waited for.
+#: Limits of an explanation: CPU time and elapsed time in s.
 _LIMIT_S, _WAIT_S = 2.5, 8.0
-#: Sizes up to which each element is measured, and whole ranges of them.
+#: Largest sizes for which single elements, and ranges of elements, are measured.
 _MOST, _LARGEST = 8192, 1 << 22
-#: Ones of which the sum is exact in every type.
+#: Number of ones whose sum is exact in every type.
 _MOST_ONES = 256
-#: Elements named one by one in a sentence.
+#: How many elements a sentence lists.
 _NAMED = 3
-#: Whole numbers that a type holds exactly, as a power of two.
+#: Range of integers that a type represents exactly, as a power of two.
 _EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _PATTERN = re.compile(r"n = \d+(?: x \d+ rows)?, (?P<name>[\w-]+)")
 _ERROR = re.compile(r"error (?P<error>[\d.e+-]+), bound (?P<bound>[\d.e+-]+)")
-#: Times the bound that sums in a narrower type may be off: float16 in place of float32.
+#: Factor by which a sum in a narrower type (float16 instead of float32) may exceed the bound.
 _MOST_ROUNDING = 1e5
 #: Patterns whose sums are exact in any order.
 _EXACT = ("exact", "ones", "twos", "zeros", "factors")
@@ -46,11 +46,11 @@ _SPECIAL = ("nan", "-nan", "inf", "-inf", "clash", "named")
 
 
 class _Cause(Exception):
-    """A cause that shows during the measurement, in words."""
+    """A cause that is detected during the measurement; the message describes it."""
 
 
 def _unwritten(rows: Array) -> _Cause:
-    """Finite elements give NaN, which the emulator fills memory with, in some rows."""
+    """Finite elements have given NaN, with which the emulator fills memory, in these rows."""
     if rows.all():
         return _Cause("memory that no thread has written is in the result")
     return _Cause(f"the result of row {np.argmax(rows)} of {len(rows)} is never written")
@@ -94,8 +94,8 @@ def _is_measurable(reduction: Reduction) -> bool:
 
 
 def _explain(backend: Backend, ready: Prepared, failed: Shape, reason: str, deadline: float) -> str:
-    """The sentence for the failed shape; if that is too small to show a pattern, rather one for a
-    larger shape that shows a fault too."""
+    """The sentence for the failed shape. If that is too small to show a pattern, the sentence for a
+    larger shape that fails, too."""
     tile, sentence = _tile(ready), ""
     several = [
         shape for shape in sorted(ready.plans) if shape[1] == 1 and 2 * tile < shape[0] <= _MOST
@@ -128,8 +128,8 @@ def _tile(ready: Prepared) -> int:
 
 
 def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) -> Array | None:
-    """How often each element of a row is added, in the first row with a fault; for a maximum or
-    minimum 1 for elements that can win and 0 for others. None if it cannot be measured by the
+    """The multiplicity of each element in the first faulty row: how often it is added. For a
+    maximum or minimum 1 for elements that can win, else 0. None if it cannot be measured before the
     deadline."""
     n, rows = shape
     reduction = ready.case.reduction
@@ -181,8 +181,8 @@ def measure(backend: Backend, ready: Prepared, shape: Shape, deadline: float) ->
 
 
 def _counts_of_ranges(n: int, results: Callable[[int, Array], Array]) -> Array:
-    """How often each of many elements is added: ranges are halved until random weights show that
-    all elements of a range are added equally often."""
+    """The multiplicities of many elements. Ranges are halved until random weights show that all
+    elements of a range have the same multiplicity."""
     counts = np.zeros(n, np.int64)
     weights = np.random.default_rng(0).integers(1, 4, n).astype(float)
     ranges = [(0, n)]
@@ -199,7 +199,7 @@ def _counts_of_ranges(n: int, results: Callable[[int, Array], Array]) -> Array:
 
 
 def _digits(reduction: Reduction) -> tuple[float, Array]:
-    """The value of all other elements, and values whose sum tells how often each is added."""
+    """The value of all other elements, and values whose sum encodes the multiplicity of each."""
     if reduction.op.name in ("max", "min"):
         return 1.0, np.array([2.0 if reduction.op.name == "max" else 0.0])
     digits = min(_bits(kind) for kind in (reduction.dtype, reduction.acc)) // 3
@@ -210,12 +210,12 @@ def _digits(reduction: Reduction) -> tuple[float, Array]:
 
 
 def _bits(kind: DType) -> int:
-    """Bits of the largest power of two up to which a type holds all whole numbers."""
+    """Exponent of the largest power of two up to which a type represents all integers."""
     return _EXACT_BITS.get(kind.name, min(8 * kind.size, 53) - (kind.kind == "int"))
 
 
 def _multiplicities(results: Array, values: Array, reduction: Reduction) -> Array:
-    """Of each row and each of the values, from results."""
+    """The multiplicity of each value in each row, decoded from the results."""
     if reduction.op.name in ("max", "min"):
         return np.asarray(results[:, None] == values[None, :], np.int64)
     whole = np.rint(results).astype(np.int64)[:, None]
@@ -223,7 +223,7 @@ def _multiplicities(results: Array, values: Array, reduction: Reduction) -> Arra
 
 
 def describe(counts: Sequence[int] | Array, tile: int, op: str) -> str:
-    """A sentence on the elements that are not added once; empty if all are."""
+    """A sentence about the elements that are not added exactly once; empty if all are."""
     counts = np.asarray(counts)
     n, verb = len(counts), "ignored" if op in ("max", "min") else "never added"
     if n > 1 and (counts == 0).all():
@@ -271,7 +271,7 @@ def _times(count: int) -> str:
 
 
 def _places(places: Array, n: int, counts: Array) -> str:
-    """Indices in words: ranges, ranges of every period, every k-th element, or the first few."""
+    """Indices as text: ranges, ranges in every period, every k-th element, or the first few."""
     ranges = _ranges(places)
     if len(ranges) == 1 and places[-1] == n - 1 and places[0] > 0:
         return f"the last {len(places)} of {n} elements" if len(places) > 1 else "the last element"

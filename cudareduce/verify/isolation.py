@@ -1,4 +1,4 @@
-"""Verification in worker processes, which may crash or hang without taking the run with them.
+"""Verification in worker processes, so that a crash or hang of a kernel does not end the run.
 
 On the CPU every kernel is verified this way, since its fault is a fault of the process. On a GPU a
 user's own file is, since a fault poisons the CUDA context of the process that caused it.
@@ -38,7 +38,7 @@ from cudareduce.workers import (
 #: What names a queue of jobs: a case, or a part of its verification.
 Key = TypeVar("Key", bound=Hashable)
 
-#: Lines of each kernel's printf that are shown.
+#: How many lines of a kernel's printf are shown.
 _PRINTED_LINES = 20
 #: Advice for an external file that takes too long on the emulator.
 _SMALLER = "; few elements are quicker: --n 100,1000 --sizes-only --time-limit 60"
@@ -47,7 +47,7 @@ _TRESPASSES = ("is outside the array", "past the end of its shared memory")
 
 
 class Verifier:
-    """In a worker: verifies jobs, and keeps backends and inputs between them."""
+    """Runs verification jobs in a worker process. Backends and inputs are reused between jobs."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent, self._inputs = parent, Inputs()
@@ -81,8 +81,8 @@ class _Progress:
     decided: bool = False
 
     def final(self) -> Verdict | None:
-        """The verdict of all jobs, or of the first that failed; of the next one if that gives a
-        cause and the first does not. None while that may yet change."""
+        """The verdict of all jobs, or of the first failed one; of the next failed one if only that
+        has a cause. None while this may still change."""
         whole = RIGHT
         for verdict in self.verdicts:
             if verdict is None:

@@ -1,4 +1,4 @@
-"""Runs NVIDIA's compute-sanitizer on a job: four tools, each on a process of its own.
+"""Run NVIDIA's compute-sanitizer on a job: four tools, each with its own process.
 
 That process verifies on memory without guards or poison, which would hide faults from the tools.
 """
@@ -24,7 +24,7 @@ from cudareduce.verify.verdict import RIGHT, Verdict
 from cudareduce.workers import python_command, running_tool
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-#: Slowdown of a kernel under a tool, and seconds for the tool and the driver to start.
+#: Slowdown of a kernel under a tool, and startup time of tool and driver in s.
 _SLOWER, _START_S = 20.0, 120.0
 _MARK = "========="
 #: Lines of a log that are no finding: head, summary, host frames, and possible races (warnings).
@@ -106,7 +106,7 @@ def _details(lines: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _running(sanitizer: str, tool: str, job: Job, folder: Path) -> Iterator[_Tool]:
-    """A tool that watches a job in a process of its own; it is killed when the block is left."""
+    """A tool that runs a job in its own process. The process is killed at the end of the block."""
     log, errors = folder / f"{tool}.log", folder / f"{tool}.err"
     command = [
         sanitizer, "--tool", tool, "--log-file", str(log), "--print-limit", "10",
@@ -147,6 +147,6 @@ class _Tool:
 
 
 def _verify(job: Job) -> None:
-    """Verify a job for a tool, which reports what it finds; the verdict itself is dropped."""
+    """Verify a job under a tool. The tool reports its findings; our verdict is ignored."""
     with open_backend(job.spec) as backend:
         verify_job(job, backend, Inputs())

@@ -1,7 +1,7 @@
 """Test sets: the shapes with which a kernel is verified, from its grid, tile and finish.
 
-Sizes that are the same for every kernel miss errors of its own. A tile of 8192 elements, for
-example, makes one block of every small size, and one block needs no fence.
+Fixed sizes miss errors that are specific to a kernel. A tile of 8192 elements, for example, makes
+one block of every small size, and one block needs no fence.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ROW_SHAPES = ((0, 3), (1, 1), (1, 7), (5, 33), (31, 3), (32, 257), (33, 5), (257
 _MOST = 2**24
 #: Most elements for the build that detects data races, and for each block size.
 _FEW = 2**17
-#: Where float32 no longer counts by ones, and where byte offsets no longer fit 32 bits.
+#: Sizes beyond which float32 cannot count by ones, and byte offsets exceed 32 bits.
 _UNCOUNTED = 2**24 + 1
 _BEYOND_32_BITS = 2**32 + 12
 #: Odd, and larger than the million that authors usually test.
@@ -76,11 +76,11 @@ _BEYOND_2_20 = 2**20 + 7
 _REMAINDERS = (*range(1001, 1009), 2047, 4095, 2**15)
 #: Loads of 16 bytes in front of the remainders that no other size has.
 _LOADS = 63
-#: Small sizes of an external program of which so many are tried at least.
+#: Least number of small sizes that are tested for an external program.
 _FEWEST_SIZES = 4
 #: Threads of all launches, once each, up to which every size of an external program is tried.
 _MANY_THREADS = 2**20
-#: Shapes with rows of an external program of which not all are tried.
+#: Limit for the shapes with rows that are tested for an external program.
 _MANY_ROWS = 12
 #: Pairs of iterations of which the sum of bytes per thread exceeds 16 bits.
 _BYTES_OF_16_BITS = 150
@@ -96,9 +96,9 @@ _OTHER_OPERATORS = (
     ("argmin", "argmax"),
     ("affine16", "affine", "matmul"),
 )
-#: Most elements for which everything is tried.
+#: Largest number of elements for which all combinations are tested.
 _SHORT = 1025
-#: A variable in global memory that outlives a launch.
+#: Matches a variable in global memory, which keeps its value between launches.
 _STATIC_VARIABLE = re.compile(r"__device__[^;(){}]*[;={]")
 
 

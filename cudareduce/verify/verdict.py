@@ -81,8 +81,8 @@ class Verdict:
 RIGHT = Verdict("pass")
 #: Beginning of the reason for a wrong result.
 WRONG_RESULT = "got "
-#: Faults of synchronisation in the emulator's words. They are wrong on every input, even where only
-#: some sizes show them.
+#: Messages of the emulator for synchronisation faults. The kernel is wrong on every input, even if
+#: only some sizes expose the fault.
 _SYNCHRONISATION = (
     " data race in ", "barrier divergence: ", "local variable of another thread",
     "shared memory is read before any thread has written it",
@@ -90,7 +90,8 @@ _SYNCHRONISATION = (
 
 
 def is_synchronisation_fault(reason: str) -> bool:
-    """True for a data race, barrier divergence and the like, which no precondition excuses."""
+    """True for data races, barrier divergence and similar faults, for which no precondition is
+    inferred."""
     return any(words in reason for words in _SYNCHRONISATION)
 
 
@@ -119,12 +120,12 @@ def skipped(cause: Cause, reason: str) -> Verdict:
     return Verdict("skip", reason, cause=cause)
 
 
-#: Reason if no input can tell a right result from a wrong one.
+#: Reason if no input can distinguish a right result from a wrong one.
 UNDECIDED = "no pattern could decide"
 
 
 def not_decided(n: int) -> Verdict:
-    """The verdict on a size at which no input can tell a right result from a wrong one."""
+    """The verdict on a size at which no input can distinguish a right result from a wrong one."""
     return skipped("unfit", f"n = {n}: {UNDECIDED}; choose a smaller n")
 
 

@@ -32,7 +32,7 @@ MEASURED = {
 
 
 @pytest.mark.parametrize("n", MEASURED)
-def test_auto_takes_the_fastest_measured_kernel(n: int) -> None:
+def test_auto_selects_the_fastest_measured_kernel(n: int) -> None:
     known = ("packets", "one_shot", "two_shot")
     assert fastest_kernel("all-reduce", known, 2, n, 4) == min(
         MEASURED[n], key=MEASURED[n].__getitem__
@@ -40,7 +40,7 @@ def test_auto_takes_the_fastest_measured_kernel(n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
-def test_auto_takes_the_fastest_kernel_of_a_stored_run(name: str) -> None:
+def test_auto_selects_the_fastest_kernel_of_a_stored_run(name: str) -> None:
     """Or one that is as fast within what two measurements of one kernel may differ by."""
     measured: dict[int, dict[str, float]] = {}
     for r in load(RESULTS / f"ranks-{name}.json").records:
@@ -56,7 +56,7 @@ def taken(ranks: int, n: int, size: int = 4) -> str:
     return fastest_kernel("all-reduce", KNOWN, ranks, n, size)
 
 
-def test_more_ranks_take_two_shot_at_smaller_sizes() -> None:
+def test_two_shot_is_selected_at_smaller_sizes_with_more_ranks() -> None:
     """What a one-shot sends grows with the ranks, what two shots send hardly does."""
     from_here = [
         next(n for n in range(2**8, 2**20, 2**8) if taken(ranks, n) == "two_shot")
@@ -66,7 +66,7 @@ def test_more_ranks_take_two_shot_at_smaller_sizes() -> None:
     assert taken(8, 2**10) == "packets"
 
 
-def test_small_types_take_a_whole_slot_of_the_mail() -> None:
+def test_small_types_use_a_whole_ll_slot() -> None:
     assert taken(8, 2**14) == taken(8, 2**13, 8) == "packets"
     assert taken(8, 2**15) != "packets"
     assert taken(8, 2**15, 1) != "packets"

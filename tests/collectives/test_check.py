@@ -136,7 +136,7 @@ def test_identical_code_is_never_slower(check: Call) -> None:
 
 
 @pytest.mark.long
-def test_five_per_cent_are_found(check: Call) -> None:
+def test_five_percent_are_detected(check: Call) -> None:
     """95 of 100 times at the least, at 2 %, and nothing else is called slower."""
     found = others = 0
     for seed in range(100):
@@ -357,7 +357,7 @@ def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
     assert "this machine has 1" in first.stderr and not other.stderr
 
 
-def test_history_tells_engines_apart(cudareduce: Call, tmp_path: Path) -> None:
+def test_history_has_a_series_per_engine(cudareduce: Call, tmp_path: Path) -> None:
     """Each is a series; on another host's GPUs by what links carry there."""
     for seed in range(8):
         slow = {"peer:two_shot": 1.1} if seed > 4 else {}
@@ -489,7 +489,7 @@ def test_kernels_of_two_trees_are_measured_in_the_same_rounds(
         (("--n", "0"), "takes at least one element"),
     ],
 )
-def test_what_trees_of_collectives_do_not_take(
+def test_invalid_options_of_two_trees_are_usage_errors(
     check_base: Call, tmp_path: Path, words: tuple[object, ...], why: str
 ) -> None:
     for folder in ("old", "new"):

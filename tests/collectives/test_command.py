@@ -219,7 +219,7 @@ def test_libraries_need_gpus(collective: Ranks) -> None:
 
 
 @pytest.mark.slow
-def test_auto_takes_a_kernel_by_size(collective: Ranks, tmp_path: Path) -> None:
+def test_auto_selects_a_kernel_by_size(collective: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "auto.json"
     for n, taken in (("10,5000", "peer:packets"), ("5000,70000", "peer:one_shot")):
         code, out, err = collective("all-reduce", "--engine", "peer:auto", "--n", n, "--json", file)
@@ -314,7 +314,7 @@ def test_ranks_with_different_options_are_refused(home: dict[str, str], tmp_path
 @pytest.mark.parametrize(
     "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
 )
-def test_a_rank_that_is_gone_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
+def test_a_lost_rank_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
     command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
                "--engine", "host", "--ranks", "3"]  # fmt: skip
     process = subprocess.Popen(

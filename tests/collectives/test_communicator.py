@@ -111,7 +111,7 @@ def test_values_arrive_in_the_order_of_ranks(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # the file is gone
 
 
-def test_ranks_meet_at_an_address() -> None:
+def test_ranks_connect_at_an_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(UsageError, match="cannot listen there"):
@@ -128,7 +128,7 @@ def test_ranks_meet_at_an_address() -> None:
         ("/no/such/folder/m", "cannot be written (No such file or directory)"),
     ],
 )
-def test_an_unusable_place_is_a_usage_error(where: str, words: str) -> None:
+def test_an_unusable_rendezvous_is_a_usage_error(where: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         connect(of(0, 2), where)
     assert words in str(caught.value)
@@ -165,7 +165,7 @@ def test_a_rendezvous_file_of_another_user_is_refused(
         connect(of(1, 2), str(path), arrival_s=0.1)
 
 
-def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
+def test_ranks_that_do_not_connect_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with ThreadPoolExecutor(1) as pool:
         alone = pool.submit(connect, of(0, 4), str(path), arrival_s=0.3)
@@ -183,7 +183,9 @@ def test_ranks_that_do_not_come_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_strangers_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unauthenticated_connections_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Connections that send garbage, that do not know the key, and that claim no possible rank."""
     monkeypatch.setattr(communicator, "_HANDSHAKE_S", 0.5)
     path = tmp_path / "m"
@@ -255,7 +257,7 @@ def _end(where: str, how: str) -> None:
     ("how", "silence_s", "words"),
     [("ends", 60.0, "has ended"), ("stops", 0.5, "has sent no heartbeat for 0.5 s")],
 )
-def test_a_rank_that_is_gone_is_named_on_all(
+def test_a_lost_rank_is_named_on_all_ranks(
     how: str, silence_s: float, words: str, tmp_path: Path
 ) -> None:
     where = str(tmp_path / "m")
@@ -327,7 +329,7 @@ def test_exit_codes_of_ranks_become_one() -> None:
     assert worst([0, 130, 2]) == 130
 
 
-def test_a_rank_0_that_stands_still_does_not_hide_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_rank_0_does_not_hide_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "_GRACE_S", 0.1)
     with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["false"]) as second:
         launcher._wait([first, second])
@@ -346,7 +348,7 @@ def test_a_rank_0_that_stands_still_does_not_hide_an_error(monkeypatch: pytest.M
     ],
     ids=["stands still", "crashes", "is ended by the watchdog", "rank 0 has printed why"],
 )  # fmt: skip
-def test_what_only_a_rank_knows_is_printed(
+def test_errors_of_other_ranks_are_printed(
     text: str, code: int, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -47,7 +47,7 @@ def _following(rng: np.random.Generator) -> Series:
     return logs
 
 
-def _step(held: int, scatter: float, by: float = 0.03, runs: int = _RUNS) -> Make:
+def _step_change(held: int, scatter: float, by: float = 0.03, runs: int = _RUNS) -> Make:
     def made(rng: np.random.Generator) -> Series:
         logs = _noise(rng, scatter, runs)
         logs[runs - held :] += log1p(by)
@@ -76,14 +76,14 @@ FLAT: Mapping[str, Make] = {
     "one run 30 % off": _odd,
     "runs like their neighbours": _following,
     "two clocks, 3 % apart": _clocks,
-    "3 % slower in the last run": _step(1, 0.003),
+    "3 % slower in the last run": _step_change(1, 0.003),
 }
 SLOWER: Mapping[str, Make] = {
-    "3 % in the last two, 0.3 %": _step(2, 0.003),
-    "3 % in the last two of ten, 0.3 %": _step(2, 0.003, runs=10),
-    "3 % in the last two, 1 %": _step(2, 0.01),
-    "3 % in the last five, 1 %": _step(5, 0.01),
-    "3 % in the last twenty, 1 %": _step(20, 0.01),
+    "3 % in the last two, 0.3 %": _step_change(2, 0.003),
+    "3 % in the last two of ten, 0.3 %": _step_change(2, 0.003, runs=10),
+    "3 % in the last two, 1 %": _step_change(2, 0.01),
+    "3 % in the last five, 1 %": _step_change(5, 0.01),
+    "3 % in the last twenty, 1 %": _step_change(20, 0.01),
     "twelve times 0.4 %, 0.3 %": _creeping(0.003),
     "twelve times 0.4 %, 1 %": _creeping(0.01),
 }

@@ -21,7 +21,7 @@ import numpy as np
 from tabulate import tabulate
 
 from cudareduce.compare import statistics
-from cudareduce.compare.check import confirmed_rows
+from cudareduce.compare.check import confirm_rows
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import CONFIDENCE, shift_by_ranks
 from cudareduce.compare.verdicts import Rules, compare
@@ -94,7 +94,7 @@ def _by_means(old: Rounds, new: Rounds) -> tuple[np.ndarray, np.ndarray, np.ndar
 WAYS: Mapping[str, Judge] = {
     "means": _by_means,
     "ranks": lambda old, new: shift_by_ranks(old, new, CONFIDENCE),
-    "rule": lambda old, new: statistics._moved(old, new, False),
+    "rule": lambda old, new: statistics._shifts(old, new, False),
 }
 
 
@@ -113,7 +113,7 @@ def confirmed(
     process, fresh, base = (make(rng, (comparisons, 3 * rounds)) for _ in range(3))
 
     def above(old: Rounds, new: Rounds, paired: bool = False) -> np.ndarray:
-        middle, low, _ = statistics._moved(old, new + log1p(slowdown), paired)
+        middle, low, _ = statistics._shifts(old, new + log1p(slowdown), paired)
         return np.asarray((middle > limit) & (low > 0))
 
     found = above(old, process[:, :rounds])
@@ -272,7 +272,7 @@ def run_rates(
         counts.update(row.verdict for row in rows if not row.same_code)
         if any(row.verdict == "SLOWER" for row in rows):
             second = compare(old, run_records(again, "new", controls), rules)
-            agreed = confirmed_rows(rows, second, rules)
+            agreed = confirm_rows(rows, second, rules)
             counts["confirmed"] += sum(row.verdict == "SLOWER" for row in agreed)
         for by in slowdowns:
             slow = new_logs.copy()

@@ -102,7 +102,7 @@ def test_a_comparison_of_nothing_is_no_success(cudareduce: Call, trees: tuple[Pa
 
 
 @pytest.mark.slow
-def test_on_a_gpu_what_changed_is_timed_beside_controls(
+def test_on_a_gpu_changed_kernels_are_timed_with_a_control_group(
     cudareduce: Call, trees: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Jobs, "emulator", None)

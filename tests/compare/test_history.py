@@ -290,7 +290,7 @@ def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> N
     code, out, _ = cudareduce(*ask)
     assert code == 0, out
     [series] = all_series(next(iter(read(folder).runs.values())))
-    assert (series.cards, series.left_out, len(series.points)) == (2, 0, 24)
+    assert (series.cards, series.omitted, len(series.points)) == (2, 0, 24)
     assert series.points[0].us == pytest.approx(44, rel=0.02)
     out = cudareduce("history", "show", KERNEL, "--from", folder)[1]
     assert "2 cards: times scaled to the last by the ceilings of a read-only kernel" in out

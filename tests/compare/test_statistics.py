@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.compare.check import confirmed_rows
+from cudareduce.compare.check import confirm_rows
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import (
     autocorrelation,
     changes,
-    found_from,
+    detectable_slowdown,
     paired_shift_by_ranks,
     shift_by_ranks,
 )
@@ -41,7 +41,7 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
 
     rows = compare(old, measured(43.0 * factor, 9), rules)
     if any(row.verdict == "SLOWER" for row in rows):
-        rows = confirmed_rows(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
+        rows = confirm_rows(rows, compare(old, measured(43.0 * factor, 18), rules), rules)
     [row] = rows
     return row.verdict
 
@@ -137,7 +137,7 @@ def test_the_smallest_detectable_slowdown_is_detected(drift: float) -> None:
     promised: list[float] = []
     for _ in range(200):
         [change] = changes([(rounds(rng, 43.0, 9, drift), rounds(rng, 43.0, 9, drift))])
-        promised.append(found_from(change.half_width, 0.02))
+        promised.append(detectable_slowdown(change.half_width, 0.02))
     slowdown = float(np.median(promised))
     found = Counter(
         compare(

@@ -14,8 +14,8 @@ import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.compare.baseline import match
-from cudareduce.compare.check import check_rows, confirmed_rows
-from cudareduce.compare.report import Report, exit_code, judged_sections
+from cudareduce.compare.check import check_rows, confirm_rows
+from cudareduce.compare.report import Report, exit_code, verdict_sections
 from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
 from cudareduce.compare.verdicts import SAME_CODE, Outcome, Remeasured, Row, Rules, compare, machine
 from cudareduce.machine.device import DeviceInfo
@@ -154,7 +154,7 @@ def test_too_few_rounds_decide_nothing_about_identical_code(count: int) -> None:
             assert (row.verdict, "and a verdict takes 6" in row.reason) == ("UNCERTAIN", True)
 
 
-def test_one_of_many_that_did_not_change_stands_out_from_the_others() -> None:
+def test_one_changed_member_of_the_control_group_is_uncertain() -> None:
     rows = compare(*unchanged(40, 40.1, 40, 52, 39.9), FIVE)
     assert [row.verdict for row in rows] == ["SAME"] * 3 + ["UNCERTAIN", "SAME"]
     assert machine(rows, FIVE) is None
@@ -299,7 +299,7 @@ def test_another_choice_of_auto_is_named_in_the_reason(us: float, verdict: str) 
     assert [row.verdict for row in rows] == [verdict]
     took = "took reduce_tiles_block, now reduce_tiles_ring; block x items 256 x 8, now 512 x 8"
     assert rows[0].reason == took
-    [section] = judged_sections(report(rows), everything=True)
+    [section] = verdict_sections(report(rows), everything=True)
     assert any(took in note for note in section.notes)
 
 
@@ -374,12 +374,12 @@ def test_a_second_measurement_decides() -> None:
     for us, verdict, confirmed in ((44.0, "SLOWER", True), (40.0, "SAME", False),
                                    (36.0, "UNCERTAIN", False)):  # fmt: skip
         again = [case(us, cubin_sha="x", rounds_us=rounds(us) * 2)]
-        [row] = confirmed_rows([first], compare([OLD], again, FIVE), FIVE)
+        [row] = confirm_rows([first], compare([OLD], again, FIVE), FIVE)
         assert (row.verdict, row.confirmed) == (verdict, confirmed)
     wrong = [case(verdict="fail", reason="bad", time_us=None)]
-    [row] = confirmed_rows([first], compare([OLD], wrong, FIVE), FIVE)
+    [row] = confirm_rows([first], compare([OLD], wrong, FIVE), FIVE)
     assert row.verdict == "WRONG"
-    [row] = confirmed_rows([first], compare([OLD], [], FIVE), FIVE)
+    [row] = confirm_rows([first], compare([OLD], [], FIVE), FIVE)
     assert row.verdict == "UNCERTAIN"
 
 
@@ -407,7 +407,7 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
     old = beside_controls(1, 40)
     rows = compare(old, beside_controls(1, 48), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
-    rows = confirmed_rows(rows, compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
+    rows = confirm_rows(rows, compare(old, beside_controls(1.08, 51.84), FIVE), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE) is not None) == ("UNCERTAIN", True)
 
 
@@ -493,7 +493,7 @@ def test_each_reason_is_printed_once() -> None:
     gone = [Row(replace(OLD, n=n), None, "GONE", "it is away") for n in (5, 6)]
     confirmed = [Row(OLD, replace(OLD, n=n), "SLOWER", confirmed=n == 7) for n in (7, 8)]
     rows = [*confirmed, *gone, *doubts, Row(OLD, OLD, "FASTER"), Row(OLD, OLD, "SAME", "because")]
-    [section] = judged_sections(report(rows), everything=True)
+    [section] = verdict_sections(report(rows), everything=True)
     assert section.notes == (
         "9 compared: 2 SLOWER, 2 GONE, 3 UNCERTAIN, 1 FASTER, 1 SAME",
         "SLOWER: confirmed in a fresh process: reduce_v7_shuffle 7",
@@ -514,7 +514,7 @@ def test_kernels_of_one_run_only_are_summarised() -> None:
     warp = Row(replace(OLD, n=32, rows=2**20), None, "GONE", "it is not in the new run")
     new = [Row(None, replace(OLD, kernel=k, dtype="int32", acc="int32"), "NEW") for k in names]
     rows = [*same, *away, warp, *new]
-    [section] = judged_sections(report(rows, "note"), everything=False)
+    [section] = verdict_sections(report(rows, "note"), everything=False)
     assert [row[:2] for row in section.rows] == [
         ("GONE", OLD.kernel), *(("SAME", kernel) for kernel in names),
     ]  # fmt: skip
@@ -527,11 +527,11 @@ def test_kernels_of_one_run_only_are_summarised() -> None:
         "and 5 more; --all shows them",
         "note",
     )
-    [whole] = judged_sections(report(rows), everything=True)
+    [whole] = verdict_sections(report(rows), everything=True)
     assert len(whole.rows) == len(rows)
     renamed = [replace(row, old=None, new=row.old, verdict="NEW") for row in away]
     gone = [replace(row, old=replace(row.old, n=2**25)) for row in away if row.old]
-    [section] = judged_sections(report([*same, *gone, *renamed]), everything=False)
+    [section] = verdict_sections(report([*same, *gone, *renamed]), everything=False)
     assert len(section.rows) == len(same)
 
 

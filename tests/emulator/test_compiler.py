@@ -104,7 +104,7 @@ def kernel(body: str, first: str = "") -> Source:
     return Source(text, "mine", Path("some/mine.cu"))
 
 
-def test_what_there_was_no_time_for_is_none(
+def test_sources_after_the_deadline_are_none(
     cache: Path, pretend: Pretend, tmp_path: Path, cpu: CpuBackend
 ) -> None:
     cpu.build([])  # the runtime is there
@@ -144,7 +144,7 @@ def test_an_interrupted_build_ends_what_runs(
     ],
 )
 @pytest.mark.parametrize("hazards", [False, True], ids=["plain", "hazards"])
-def test_what_is_missing_at_the_end_is_named_with_its_line(
+def test_an_undefined_symbol_is_named_with_its_line(
     cache: Path, body: str, message: str, hazards: bool
 ) -> None:
     first = (

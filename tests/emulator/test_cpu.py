@@ -304,7 +304,7 @@ backend.launcher(program, 4, 256, [given, out, 1000])()
 
 
 @pytest.mark.parametrize(("nbytes", "misalign"), [(4000, 0), (4001, 0), (4000, 4), (4, 3), (0, 0)])
-def test_a_buffer_ends_at_a_guard_page_and_begins_where_asked(
+def test_a_buffer_ends_at_a_guard_page_and_has_the_requested_alignment(
     plain: CpuBackend, nbytes: int, misalign: int
 ) -> None:
     buffer = plain.upload(np.zeros(nbytes, np.uint8), misalign)

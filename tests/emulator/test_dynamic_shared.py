@@ -25,7 +25,9 @@ KERNEL = """__global__ void tree(const int *in, int *out, int n) {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nbytes", [256, 255, 252, 244, 240])
-def test_what_is_written_behind_it_is_seen(cudareduce: Call, tmp_path: Path, nbytes: int) -> None:
+def test_writes_beyond_dynamic_shared_memory_are_detected(
+    cudareduce: Call, tmp_path: Path, nbytes: int
+) -> None:
     path = tmp_path / "tree.cu"
     path.write_text(KERNEL)
     options = ("--block", 64, "--shared", nbytes, "--backend", "cpu")
@@ -42,7 +44,7 @@ def test_what_is_written_behind_it_is_seen(cudareduce: Call, tmp_path: Path, nby
     [(128, "0 bytes past the end of its dynamic shared memory (128 bytes)"),
      (0, "no buffer (stack overflow or a wild pointer, or dynamic shared memory of no bytes)")],
 )  # fmt: skip
-def test_where_there_is_half_of_it_or_none_is_said(
+def test_too_little_dynamic_shared_memory_is_reported(
     cudareduce: Call, tmp_path: Path, nbytes: int, said: str
 ) -> None:
     path = tmp_path / "tree.cu"

@@ -107,7 +107,9 @@ def test_the_language(cpu: CpuBackend, body: str, first: str, value: int) -> Non
         ("atomicAdd((short *)out, (short)1);", "", "no matching function|invalid conversion"),
     ],
 )  # fmt: skip
-def test_what_nvcc_refuses(cpu: CpuBackend, body: str, first: str, message: str) -> None:
+def test_code_that_nvcc_rejects_is_rejected(
+    cpu: CpuBackend, body: str, first: str, message: str
+) -> None:
     error = build(cpu, body, first)
     assert isinstance(error, BuildError)
     assert not isinstance(error, NotEmulated)
@@ -152,7 +154,7 @@ def test_no_host_call_is_seen_where_there_is_none(cpu: CpuBackend, body: str, fi
          "GPU only: add plain C++ under CUDAEMU"),
     ],
 )  # fmt: skip
-def test_what_the_emulator_lacks_cannot_be_decided(
+def test_missing_features_of_the_emulator_are_undecided(
     cpu: CpuBackend, body: str, first: str, message: str
 ) -> None:
     error = build(cpu, body, first)
@@ -199,7 +201,7 @@ def test_launch_bounds_hold(cpu: CpuBackend, head: str) -> None:
         ('min_cc = "9.0"\n#if __CUDA_ARCH__ >= 1000', (900, 1000)),
     ],
 )
-def test_the_gpus_that_a_text_tells_apart(text: str, expected: tuple[int, ...]) -> None:
+def test_architectures_that_select_different_branches(text: str, expected: tuple[int, ...]) -> None:
     assert archs(Source(text, "mine", Path("mine.cu"))) == expected
 
 
@@ -215,7 +217,7 @@ def planned_source(text: str) -> Source:
     return Source(f'{prelude}#line 1 "mine.cu"\n{text}', "mine", Path("mine.cu"))
 
 
-def test_what_is_said_to_other_gpus_is_run_as_well(cpu: CpuBackend, watched: CpuBackend) -> None:
+def test_branches_for_other_architectures_are_run(cpu: CpuBackend, watched: CpuBackend) -> None:
     body = "\n#if __CUDA_ARCH__ >= 900\nout[0] = 2;\n#else\nout[0] = 1;\n#endif\n"
     text = f'extern "C" __global__ void mine(int *out, size_t n) {{{body}}}'
     for backend in (cpu, watched):

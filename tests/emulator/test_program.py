@@ -20,9 +20,7 @@ def backend(request: pytest.FixtureRequest, cpu: CpuBackend, watched: CpuBackend
     return chosen
 
 
-def test_what_a_kernel_prints_is_kept_line_by_line(
-    backend: CpuBackend, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_printf_is_kept_by_line(backend: CpuBackend, capfd: pytest.CaptureFixture[str]) -> None:
     given, out = backend.upload(np.full(32, 2.5, np.float32)), backend.allocate(4)
     program = load(backend, "debug.cu", "prints")
     backend.launcher(program, 1, 32, [given, out, 32])()

@@ -55,7 +55,7 @@ def test_loads_of_16_bytes_are_one_request_of_16_sectors(count: Count) -> None:
     assert (found.requests, found.sectors) == (N // 128 + 1, N // 8 + 1)  # and the answer's
 
 
-def test_threads_far_apart_take_a_sector_each(count: Count) -> None:
+def test_distant_threads_touch_one_sector_each(count: Count) -> None:
     index = "const size_t k = i + item * BLOCK;"
     far = "const size_t k = (size_t)blockIdx.x * (BLOCK * ITEMS) + tid * ITEMS + item;"
     near, apart = count("reduce_v7_shuffle"), count("reduce_v7_shuffle", index, far)
@@ -101,7 +101,7 @@ def test_the_same_text_gives_the_same_counts(count: Count) -> None:
         ("nonsense;", "nonsense"),
     ],
 )
-def test_what_crashes_hangs_or_does_not_compile_is_told(
+def test_crashes_hangs_and_compile_errors_are_reported(
     cache: Path, kernels: dict[str, Kernel], line: str, why: str
 ) -> None:
     kernel = kernels["reduce_v0_baseline"]

@@ -36,6 +36,6 @@ from cudareduce.emulator.translation import instrument
         ),
     ],
 )
-def test_what_has_no_value_is_filled_in_its_own_line(body: str, filled: str) -> None:
+def test_uninitialized_variables_are_filled_in_their_line(body: str, filled: str) -> None:
     around = "__global__ void f(float *in)\n{{\n  {}\n}}\nint outside;\n"
     assert instrument(around.format(body)) == around.format(filled)

@@ -27,7 +27,7 @@ SIZES = (1, 257, 5003)
 @pytest.mark.parametrize(
     "entry", ["look_back", "first_waits", "grid_barrier", "spin_lock", "warps_wait"]
 )
-def test_who_waits_is_let_through(any_backend: CpuBackend, entry: str) -> None:
+def test_waiting_threads_make_progress(any_backend: CpuBackend, entry: str) -> None:
     program = load(any_backend, "waiting.cu", entry)
     for schedule in SCHEDULES:
         take(any_backend, schedule)
@@ -74,7 +74,7 @@ def test_one_look_may_be_too_early(checked: CpuBackend) -> None:
         assert answer != expected
 
 
-def test_what_waits_for_ever_is_told_soon(checked: CpuBackend) -> None:
+def test_an_endless_wait_is_reported_soon(checked: CpuBackend) -> None:
     program = load(checked, "waiting.cu", "waits_for_ever")
     with pytest.raises(KernelFault, match="it hangs: every thread waits for a value"):
         run_sum(checked, program, 5003)

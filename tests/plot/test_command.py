@@ -150,7 +150,7 @@ def test_bad_input_is_a_sentence(
     assert err.count("\n") == 1
 
 
-def test_what_is_missing_is_said(
+def test_missing_packages_are_reported(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)

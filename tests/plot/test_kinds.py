@@ -88,7 +88,7 @@ def test_of_many_over_sms_few_have_names_too() -> None:
     assert lines.notes == ("grey, without labels: 33 more",)
 
 
-def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
+def test_wrong_and_skipped_kernels_are_notes_of_the_ladder() -> None:
     run = load(BENCH)
     first, second, third, *others = run.records
     records = [replace(first, verdict="fail"), replace(second, verdict="fail"),
@@ -104,12 +104,12 @@ def test_what_is_wrong_or_skipped_stands_below_the_ladder() -> None:
         figures([with_records(run, wrong)], None)
 
 
-def test_two_runs_of_one_day_are_told_by_the_hour() -> None:
+def test_two_runs_of_one_day_are_labelled_by_time() -> None:
     [bars] = figures([load(BEFORE), load(AFTER)], "change")
     assert bars.title == "Change of time, 2026-01-01 00:00 to 2026-01-01 00:00, NVIDIA H200"
 
 
-def test_sizes_that_there_are_not_are_told_with_those_that_are() -> None:
+def test_missing_sizes_are_reported_with_the_present_ones() -> None:
     with pytest.raises(UsageError, match=r"no times at n = 5; they have n = 2\^25$"):
         figures([load(BENCH)], "ladder", (), (5,))
 
@@ -235,21 +235,21 @@ def test_names_choose(name: str) -> None:
         ((H100.parent / "nvidia-h200" / "selftest.json",), None, (), "hold no records: bench"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(
+def test_kinds_that_cannot_be_drawn_are_errors(
     files: tuple[Path, ...], kind: str | None, only: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
         figures([load(path) for path in files], kind, only)
 
 
-def test_without_a_time_the_reason_is_told() -> None:
+def test_a_missing_time_is_explained() -> None:
     run = load(BENCH)
     skipped = [replace(r, verdict="skip", reason="too old", time_us=None) for r in run.records]
     with pytest.raises(UsageError, match=r"no times on a GPU.*\(the first reason: too old\)"):
         figures([with_records(run, skipped)], None)
 
 
-def test_what_a_file_claims_beyond_all_measure_is_not_drawn() -> None:
+def test_implausible_values_are_not_drawn() -> None:
     run = load(BENCH)
     first = run.records[0]
     odd = [

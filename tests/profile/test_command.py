@@ -11,7 +11,7 @@ import pytest
 
 from cudareduce.launch.case import Case
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.profile.static import Known
+from cudareduce.profile.static import StaticValues
 from cudareduce.reduction.operators import Map
 from tests.fake_gpu import FakeGpu, use
 from tests.profile.fakes import V0, FakeNcu, N, fake_ncu
@@ -32,7 +32,7 @@ def lines_of(out: str) -> dict[str, str]:
     return {pair[0]: pair[1].strip() for pair in found if len(pair) == 2}
 
 
-def test_figures_are_told_in_words(cudareduce: Call, ncu: FakeNcu) -> None:
+def test_values_are_explained(cudareduce: Call, ncu: FakeNcu) -> None:
     code, out, _ = cudareduce("profile", LADDER[0], "--n", N, "--quiet")
     assert code == 0
     told = lines_of(out)
@@ -51,9 +51,7 @@ def test_figures_are_told_in_words(cudareduce: Call, ncu: FakeNcu) -> None:
     )
 
 
-def test_ncu_is_asked_for_a_cold_launch_at_the_clocks_as_they_are(
-    cudareduce: Call, ncu: FakeNcu
-) -> None:
+def test_ncu_profiles_a_cold_launch_with_unlocked_clocks(cudareduce: Call, ncu: FakeNcu) -> None:
     assert cudareduce("profile", *LADDER[:2], "--n", N, "--quiet")[0] == 0
     (call,) = ncu.calls
     for option in (
@@ -132,7 +130,7 @@ def test_a_metric_a_row_is_read_too(cudareduce: Call, ncu: FakeNcu) -> None:
         ({"said": "==ERROR== Failed to find metric regex:^of_nobody$"}, "of_nobody"),
     ],
 )  # fmt: skip
-def test_what_keeps_ncu_from_counting_is_a_sentence(
+def test_reasons_why_ncu_counts_nothing_are_sentences(
     cudareduce: Call, ncu: FakeNcu, trouble: dict[str, object], told: str
 ) -> None:
     ncu.troubled(**trouble)
@@ -185,7 +183,7 @@ def test_an_input_that_does_not_fit_is_refused(
     assert "does not fit into the memory of this GPU: give a smaller --n" in err
 
 
-def test_what_a_kernel_does_not_take_is_said(cudareduce: Call, ncu: FakeNcu) -> None:
+def test_unsupported_reductions_are_reported(cudareduce: Call, ncu: FakeNcu) -> None:
     code, _, err = cudareduce("profile", "reduce_dp4a_one_word", "--n", N, "--quiet")
     assert code == 2
     assert "takes" in err
@@ -229,11 +227,11 @@ def test_a_launch_shape_and_a_map_of_ones_own(cudareduce: Call, ncu: FakeNcu) ->
     with pytest.MonkeyPatch.context() as patch:
         taken: list[Case] = []
 
-        def see(cases: Sequence[Case], *_: object) -> Known:
+        def see(cases: Sequence[Case], *_: object) -> StaticValues:
             taken.extend(cases)
-            return Known(tuple({} for _ in cases), ())
+            return StaticValues(tuple({} for _ in cases), ())
 
-        patch.setattr("cudareduce.profile.command.known", see)
+        patch.setattr("cudareduce.profile.command.static_values", see)
         cudareduce(*ask, "--block", 512)
         cudareduce(*ask, "--map", "a * a")
     assert [(case.block, case.reduction.map) for case in taken] == [

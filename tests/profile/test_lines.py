@@ -13,7 +13,7 @@ from cudareduce.launch.case import Case
 from cudareduce.library.registry import Registry
 from cudareduce.profile.charts import charts
 from cudareduce.profile.lines import COUNTED, STATIC, Profile
-from cudareduce.profile.ncu import METRICS, of_launch
+from cudareduce.profile.ncu import METRICS, launch_values
 from cudareduce.profile.tables import diff_section, kernel_sections, limited_by, next_steps, to_json
 from cudareduce.reduction.operators import reduction_of
 
@@ -72,11 +72,11 @@ def test_words(key: str, values: dict[str, float], words: str) -> None:
         ({"time_ns": 1.0}, ""),
     ],
 )  # fmt: skip
-def test_what_limits_a_kernel(values: dict[str, float], words: str) -> None:
+def test_the_bottleneck_of_a_kernel(values: dict[str, float], words: str) -> None:
     assert limited_by(values).startswith(words)
 
 
-def test_what_the_next_steps_do(registry: Registry) -> None:
+def test_next_steps_name_the_counters_they_improve(registry: Registry) -> None:
     steps = list(next_steps(registry.kernels["reduce_v1_no_divergence"], registry.kernels))
     assert steps[0].startswith("next: reduce_v2_no_bank_conflict (improves shared memory): ")
     many = list(next_steps(registry.kernels["reduce_tiles_acq_rel"], registry.kernels))
@@ -90,12 +90,12 @@ def test_what_the_next_steps_do(registry: Registry) -> None:
     st.dictionaries(st.sampled_from(list(METRICS.values())), st.sampled_from(NUMBERS)),
 )
 @settings(max_examples=300, deadline=None)
-def test_whatever_was_counted_there_are_words_for_it(
+def test_every_metric_has_an_explanation(
     registry: Registry, old: dict[str, float], new: dict[str, float]
 ) -> None:
     kernel = registry.kernels["reduce_v0_baseline"]
     plan = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items).plan(1000)
-    profiles = [Profile(kernel, of_launch(plan, each), static=False) for each in (old, new)]
+    profiles = [Profile(kernel, launch_values(plan, each), static=False) for each in (old, new)]
     for section in kernel_sections(profiles, "a sum", registry.kernels, ()):
         assert all(all(row) for row in section.rows)
     diff_section(profiles[0], profiles[1], "a sum", ())

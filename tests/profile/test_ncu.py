@@ -14,10 +14,10 @@ from cudareduce.profile.ncu import (
     METRICS,
     Task,
     launch_all,
-    of_launch,
+    launch_values,
+    memory_throughput,
     parse,
-    refused_in,
-    shares,
+    unknown_metrics,
 )
 from cudareduce.reduction.operators import reduction_of
 from tests.fake_gpu import FakeGpu, use
@@ -59,7 +59,7 @@ def test_a_long_table_has_a_metric_a_row() -> None:
 @pytest.mark.parametrize(
     "text", ["", "==ERROR== ERR_NVGPUCTRPERM\n", '"ID"', '"ID","Kernel Name"\n"0"\n', '"0","x"\n'],
 )  # fmt: skip
-def test_what_is_no_table_holds_no_figures(text: str) -> None:
+def test_other_output_than_a_table_has_no_values(text: str) -> None:
     assert not any(launch.counted for launch in parse(text))
 
 
@@ -77,14 +77,14 @@ def test_what_is_no_table_holds_no_figures(text: str) -> None:
 )
 def test_metrics_that_ncu_refuses(said: str, refused: set[str]) -> None:
     text = f"==PROF== Connected\n==ERROR== Failed to find metric {said}\n"
-    assert refused_in(text, list(METRICS.values())) == refused
+    assert unknown_metrics(text, list(METRICS.values())) == refused
 
 
-def test_what_follows_from_counts(registry: Registry) -> None:
+def test_values_derived_from_counts(registry: Registry) -> None:
     plan = case_of(registry, "reduce_v0_baseline").plan(640)
 
     def found(**counted: float) -> dict[str, float]:
-        return of_launch(plan, {METRICS[key]: value for key, value in counted.items()})
+        return launch_values(plan, {METRICS[key]: value for key, value in counted.items()})
 
     some = found(wavefronts=300.0, conflicts=100.0, sectors=80.0, requests=20.0, written=24.0)
     assert (some["turns"], some["sectors_a_request"], some["sector_share"]) == (1.5, 4.0, 1.0)
@@ -95,11 +95,11 @@ def test_what_follows_from_counts(registry: Registry) -> None:
     assert found() == {}
 
 
-def test_a_last_block_leaves_partials_and_an_answer(registry: Registry) -> None:
+def test_a_last_block_writes_partials_and_a_result(registry: Registry) -> None:
     case = case_of(registry, "reduce_last_block")
     plan = case.plan(2**20)
     left = 4 * plan.passes[0].grid + 4
-    assert of_launch(plan, {METRICS["written"]: 2.0 * left})["written_share"] == 2.0
+    assert launch_values(plan, {METRICS["written"]: 2.0 * left})["written_share"] == 2.0
 
 
 def test_the_child_launches_each_case_once(
@@ -120,11 +120,11 @@ def test_the_share_that_publications_print(
     ncu = fake_ncu(tmp_path / "bin", monkeypatch)
     cases = [case_of(registry, "reduce_v0_baseline"), case_of(registry, "reduce_v7_shuffle")]
     ncu.tells({"reduce_v0_baseline": V0})
-    found = shares(BackendSpec("cuda"), cases, 1000, 1, "random")
+    found = memory_throughput(BackendSpec("cuda"), cases, 1000, 1, "random")
     assert found.throughput_pct == {"reduce_v0_baseline": V0["memory_pct"]}
     assert found.why_not == ""
     ncu.troubled(denied=True)
-    denied = shares(BackendSpec("cuda"), cases, 1000, 1, "random")
+    denied = memory_throughput(BackendSpec("cuda"), cases, 1000, 1, "random")
     assert denied.throughput_pct == {}
     assert "for administrators only" in denied.why_not
 

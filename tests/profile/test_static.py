@@ -71,7 +71,7 @@ def test_wide_partials_take_more_turns_without_conflicts(
 
 @pytest.mark.long
 @needs_nvcc
-def test_what_the_emulator_does_not_see_is_left_out(cudareduce: Call) -> None:
+def test_loads_that_the_emulator_does_not_count_are_omitted(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", LADDER[0], "--static", "--quiet", "--dtype", "float16")
     assert code == 0
     assert "the emulator does not see all its loads" in out
@@ -87,7 +87,7 @@ def test_of_one_that_is_neither_compiled_nor_emulated_nothing_is_known(
     assert "reduce_tiles_ring is not counted: it needs tma" in err
 
 
-def test_of_a_file_without_a_header_what_is_said_counts(
+def test_options_apply_to_an_external_file(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(static, "find_nvcc", no_nvcc)
@@ -109,7 +109,7 @@ def test_with_neither_there_is_nothing_to_say(
 
 
 @pytest.mark.long
-def test_a_file_without_a_header_is_not_verified_and_that_is_said(
+def test_an_external_file_is_noted_as_not_verified(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(static, "find_nvcc", no_nvcc)

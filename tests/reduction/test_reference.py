@@ -35,7 +35,7 @@ def test_a_sum_of_int32_wraps_as_numpys_does_and_a_wider_one_does_not() -> None:
 
 
 @pytest.mark.parametrize("op", ["matmul", "affine"])
-def test_what_does_not_commute_is_folded_in_order(op: str) -> None:
+def test_noncommutative_operators_are_combined_in_order(op: str) -> None:
     reduction = reduction_of(op, "uint32")
     data = make("random", reduction, 11, 3)
     expected = []
@@ -59,7 +59,7 @@ def test_what_does_not_commute_is_folded_in_order(op: str) -> None:
     [("sum", "float32", 0), ("prod", "int32", 1), ("min", "float64", np.inf),
      ("max", "int32", -(2**31)), ("argmin", "float32", -1), ("mean", "float32", np.nan)],
 )  # fmt: skip
-def test_nothing_has_an_answer(op: str, dtype: str, answer: float) -> None:
+def test_an_empty_input_has_a_result(op: str, dtype: str, answer: float) -> None:
     reduction = reduction_of(op, dtype)
     found = reference(reduction, np.empty(0, reduction.dtype.storage), 2).expected
     np.testing.assert_array_equal(found, [answer, answer])

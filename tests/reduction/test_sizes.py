@@ -47,14 +47,14 @@ def test_other_spaces_are_no_size(text: str) -> None:
         ("x" * 5000, "too long"),
     ],
 )
-def test_what_is_no_size_is_told_in_one_short_sentence(text: str, message: str) -> None:
+def test_an_invalid_size_is_a_short_usage_error(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_sizes(text)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 160
 
 
-def test_a_number_with_commas_is_asked_about() -> None:
+def test_an_ambiguous_number_with_commas_is_a_usage_error() -> None:
     for text in ("33,554,432", "134,217,728", "1,000,000", "7,000", "100,032,500"):
         with pytest.raises(UsageError) as caught:
             parse_sizes(text)

@@ -34,7 +34,7 @@ def test_tables_of_all_sizes() -> None:
         assert sum(row[k] == "1" for row in ratios.values()) == 1
 
 
-def test_what_was_never_timed() -> None:
+def test_kernels_without_times() -> None:
     untimed = tuple(
         replace(r, verdict="skip", reason="no time", time_us=None, host_us=None, speedup=None,
                 pct_ceiling=None)
@@ -51,7 +51,7 @@ def test_one_of_them() -> None:
         by_size(RUN, "rates")
 
 
-def test_the_shortest_time_of_each_size_stands_out() -> None:
+def test_the_shortest_time_of_each_size_is_bold() -> None:
     times = by_size(RUN)[0]
     for k, n in enumerate(times.header[1:], 1):
         timed = [r for r in RUN.records if r.context and f"2^{r.n.bit_length() - 1}" == n]
@@ -59,7 +59,7 @@ def test_the_shortest_time_of_each_size_stands_out() -> None:
         assert [row[0] for row in times.rows if row[k].startswith("**")] == [best.kernel]
 
 
-def test_what_is_wrong_is_no_time() -> None:
+def test_a_wrong_result_has_no_time() -> None:
     times = by_size(RUN)[0]
     [row] = [row for row in times.rows if row[0] == "peer:cub:gpu_to_gpu"]
     assert row[-1] == "WRONG"
@@ -80,7 +80,7 @@ def test_odd_layouts_have_tables_of_their_own() -> None:
     assert len(start.rows) == len(some)
 
 
-def test_a_run_without_libraries_has_no_such_table(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_run_without_libraries_has_no_table_by_size(cudareduce: Call, tmp_path: Path) -> None:
     bench = ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json"
     page = tmp_path / "page.md"
     page.write_text(f"<!-- cudareduce: {bench}, by size -->\n<!-- /cudareduce -->\n")

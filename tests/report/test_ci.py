@@ -38,7 +38,7 @@ def test_many_failures_are_ten_annotations(failures: int, named: int) -> None:
     assert workflow_commands(found, lambda _: None, {}) == []
 
 
-def test_what_is_gone_has_no_place() -> None:
+def test_a_missing_kernel_has_no_file_and_line() -> None:
     gone = Finding("k", "sum", "GONE", "it is not in the new run", "failed")
     [line] = workflow_commands([gone], lambda _: None, ON_GITHUB)
     assert line == "::error title=GONE%3A k::sum: it is not in the new run"

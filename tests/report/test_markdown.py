@@ -46,7 +46,7 @@ def test_all_kernels_fit_a_line_of_80(
         assert not any(line.startswith(" reduce_") for line in lines if "±" in line)
 
 
-def test_what_all_names_begin_with_stands_above_where_there_is_no_room(
+def test_a_common_prefix_moves_to_the_heading_in_narrow_tables(
     terminal: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     narrow = shown([WIDE], capsys)

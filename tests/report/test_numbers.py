@@ -87,7 +87,7 @@ def test_a_change_that_rounds_to_zero_has_no_sign(ratio: float) -> None:
         (None, None, None, "-"),
     ],
 )
-def test_a_time_whose_interval_stands_elsewhere(
+def test_a_time_without_its_interval(
     value: float | None, low: float | None, high: float | None, text: str
 ) -> None:
     assert time_text(value, low, high) == text
@@ -98,7 +98,7 @@ def test_a_time_whose_interval_stands_elsewhere(
     value=st.floats(1e-3, 1e7), below=st.floats(1e-7, 0.5), above=st.floats(1e-7, 0.5),
     finest=st.sampled_from([0.0, 0.016, 0.001]),
 )  # fmt: skip
-def test_no_digit_lies_beyond_its_interval(
+def test_no_digit_is_smaller_than_the_interval(
     value: float, below: float, above: float, finest: float
 ) -> None:
     """Half the interval has one digit, and the value ends at that digit's place."""
@@ -128,5 +128,5 @@ def test_sizes_parse_as_they_are_printed(power: int, offset: int) -> None:
         (12, "12 bytes"), (1, "1 byte"), (0, "0 bytes"),
     ],
 )  # fmt: skip
-def test_memory_is_told_as_it_was_asked_for(nbytes: int, text: str) -> None:
+def test_memory_has_the_unit_without_decimals(nbytes: int, text: str) -> None:
     assert memory_text(nbytes) == text

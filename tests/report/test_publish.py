@@ -65,7 +65,7 @@ def test_standard_output_holds_one_format(
     assert message in err
 
 
-def test_what_is_shown_cannot_steer_a_terminal(
+def test_control_characters_are_escaped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shown(HOSTILE) == ESCAPED

@@ -68,7 +68,7 @@ def test_ends_of_lines_and_a_byte_order_mark_stay(
     assert cudareduce("report", page, "--check")[0] == 0
 
 
-def test_what_is_no_plain_file(cudareduce: Call, tmp_path: Path, page: Path) -> None:
+def test_special_files_are_not_updated(cudareduce: Call, tmp_path: Path, page: Path) -> None:
     os.mkfifo(page)
     code, _, err = cudareduce("report", page)  # nobody writes to it
     assert (code, "is a device or a pipe: name a file" in err) == (2, True)
@@ -150,7 +150,7 @@ def test_a_number_in_a_sentence_comes_from_the_results(cudareduce: Call, page: P
      (", value colour of reduce_v7_shuffle", "has 0 values colour"),
      (", rows reduce_v9*", "has no records of reduce_v9*")],
 )  # fmt: skip
-def test_what_the_results_lack_is_an_error(
+def test_missing_results_are_an_error(
     cudareduce: Call, page: Path, clause: str, message: str
 ) -> None:
     page.write_text(f"{OPEN.replace(' -->', clause + ' -->')}" + "\n" * ("rows" in clause) + CLOSE)

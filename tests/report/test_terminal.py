@@ -47,7 +47,7 @@ def test_a_reader_that_leaves_changes_no_exit_code(
     assert junit.exists() == (words[0] == "compare")
 
 
-def test_what_an_encoding_lacks_is_spelled() -> None:
+def test_characters_outside_the_encoding_are_spelled_out() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cudareduce", "compare", BEFORE, AFTER, "--threshold", "2%"],
         capture_output=True, cwd=ROOT, check=False, env=os.environ | {"PYTHONIOENCODING": "ascii"},
@@ -56,7 +56,7 @@ def test_what_an_encoding_lacks_is_spelled() -> None:
     assert re.search(rb"\+\d+\.\d\+-\.\d%", done.stdout)
 
 
-def test_what_is_no_plain_file_stays_what_it_is(tmp_path: Path) -> None:
+def test_special_files_are_kept(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DeviceInfo
-from cudareduce.profile.ncu import Shares
+from cudareduce.profile.ncu import MemoryThroughput
 from cudareduce.reproduce.experiments import experiments, fastcuda_lines, section
 from cudareduce.results.record import Record, Run
 
@@ -55,7 +55,7 @@ def test_sizes_are_the_authors(
 
 def test_bbuf_sets_its_figures_beside_ours_and_answers_its_question(registry: Registry) -> None:
     run = run_of(registry, "bbuf", time_us=100.0, gb_s=1342.0, pct_peak=67.1, speedup=1.0)
-    found = section(registry.suites["bbuf"], run, Shares({"reduce_v0_baseline": 91.5}))
+    found = section(registry.suites["bbuf"], run, MemoryThroughput({"reduce_v0_baseline": 91.5}))
     assert found.header == ("published as", "us", "GB/s", "%peak", "x", "(us)", "(GB/s)",
                             "(%peak)", "(x)", "(util.)", "ncu %")  # fmt: skip
     assert found.rows[0] == ("reduce_baseline", "100", "1342", "67.1", "1.00", "990.66", "135",
@@ -69,14 +69,14 @@ def test_bbuf_sets_its_figures_beside_ours_and_answers_its_question(registry: Re
 
 def test_without_a_profiler_a_dash_and_the_reason(registry: Registry) -> None:
     run = run_of(registry, "bbuf", time_us=100.0, gb_s=1342.0)
-    found = section(registry.suites["bbuf"], run, Shares({}, "ncu was not found"))
+    found = section(registry.suites["bbuf"], run, MemoryThroughput({}, "ncu was not found"))
     assert {row[-1] for row in found.rows} == {"-"}
     assert "none here: ncu was not found" in " ".join(found.notes)
 
 
 def test_leimao_is_compared_by_shares_of_two_peaks(registry: Registry) -> None:
     run = run_of(registry, "leimao", time_us=1000.0, gb_s=1800.0, pct_peak=90.0)
-    found = section(registry.suites["leimao"], run, Shares({}))
+    found = section(registry.suites["leimao"], run, MemoryThroughput({}))
     v1 = dict(zip(found.header, found.rows[0], strict=True))
     assert (v1["(us)"], v1["(GB/s)"], v1["(%peak)"], v1["%peak"]) == (
         "2429.76",
@@ -88,7 +88,9 @@ def test_leimao_is_compared_by_shares_of_two_peaks(registry: Registry) -> None:
 
 
 def test_where_nothing_was_printed_it_says_so(registry: Registry) -> None:
-    found = section(registry.suites["five-steps"], run_of(registry, "five-steps"), Shares({}))
+    found = section(
+        registry.suites["five-steps"], run_of(registry, "five-steps"), MemoryThroughput({})
+    )
     assert found.header == ("published as", "answer")
     assert "The publication prints no figures." in found.notes
 

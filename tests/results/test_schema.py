@@ -20,7 +20,7 @@ STORED = [
 ]  # fmt: skip
 
 
-def test_what_is_published_is_what_the_code_writes() -> None:
+def test_the_published_schema_is_that_of_the_code() -> None:
     if os.environ.get("CUDAREDUCE_UPDATE_GOLDEN"):
         PUBLISHED.write_text(schema_text())
     assert PUBLISHED.read_text() == schema_text()
@@ -43,7 +43,7 @@ def test_stored_results_follow_it(path: Path) -> None:
         ("verdict", "maybe"),
     ],
 )
-def test_what_is_of_another_type_does_not(place: str, value: Any) -> None:
+def test_a_value_of_another_type_is_invalid(place: str, value: Any) -> None:
     run = json.loads(STORED[0].read_text())
     run["records"][0][place] = value
     with pytest.raises(ValidationError):

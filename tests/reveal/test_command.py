@@ -42,7 +42,7 @@ def rows_of(out: str) -> dict[str, list[str]]:
     return {words[0]: words[1:] for words in cells if words}
 
 
-def test_a_file_of_templates_is_revealed_by_what_is_said_of_it(cudareduce: Call) -> None:
+def test_a_template_file_is_revealed_with_options(cudareduce: Call) -> None:
     path = ROOT / "tests/docs/theirs.cu"
     said = ("--backend", "cpu", "--n", 64, "--quiet", "--entry", "reduce6<float, 256>")
     code, out, _ = cudareduce("reveal", path, *said)
@@ -73,7 +73,7 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_name_is_compared_on_the_problems_of_a_file(cudareduce: Call, tmp_path: Path) -> None:
     """On its sizes and types, launched as there; what is typed comes first."""
     stored, told = tmp_path / "orders.json", ("--format", "json", *CPU)
     v7, ask = "reduce_v7_shuffle", ("--n", "7,40", "--dtype", "float32,float64", "--block", "64")
@@ -91,7 +91,7 @@ def test_names_beside_a_file_are_those_that_it_holds(cudareduce: Call, tmp_path:
     assert "one is of n = 7 float32, n = 40 float32, n = 7 float64" in err
 
 
-def test_the_accumulator_of_a_bound_is_said(cudareduce: Call) -> None:
+def test_the_accumulator_of_a_bound_is_named(cudareduce: Call) -> None:
     _, out, _ = cudareduce("reveal", "reduce_v7_shuffle", "--n", "9", "--acc", "float64", *CPU)
     assert "bound: gamma_depth, of the sum of magnitudes; float32 added in float64" in out
 
@@ -135,7 +135,9 @@ def test_two_names(cudareduce: Call) -> None:
         (("all", "--compare", "x", "y"), 2, "--compare excludes other names"),
     ],
 )
-def test_what_cannot_be(cudareduce: Call, arguments: tuple[str, ...], code: int, says: str) -> None:
+def test_impossible_requests_are_errors(
+    cudareduce: Call, arguments: tuple[str, ...], code: int, says: str
+) -> None:
     done, out, err = cudareduce("reveal", *arguments, *CPU)
     assert (done, out) == (code, "")
     assert says in err
@@ -163,7 +165,7 @@ HEAD = '{"kind": "orders", "schema": 1, "tool": {}, "device": "GPU", '
         ("{", "is cut short"),
     ],
 )
-def test_what_is_no_table(cudareduce: Call, tmp_path: Path, text: str, says: str) -> None:
+def test_other_files_are_not_tables(cudareduce: Call, tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
     code, _, err = cudareduce("reveal", "--compare", file, file)

@@ -49,7 +49,7 @@ def test_verdicts(case: str) -> None:
     assert ("version 1.0, now 2.0" in pair.reason) == (old.version != new.version)
 
 
-def test_what_one_file_lacks() -> None:
+def test_targets_of_one_file_only() -> None:
     other = replace(ONE, kernel="peer:b")
     gone = pair_orders([ONE, other], [ONE], files=True)
     assert [(pair.shown.kernel, pair.verdict) for pair in gone] == [
@@ -68,12 +68,12 @@ def test_what_one_file_lacks() -> None:
      (replace(ONE, kernel="k"), "one is of peer:a, the other of k; reveal the same names for both"),
      (replace(ONE, block=64), "give both the same names, sizes, types, --block and --items")],
 )  # fmt: skip
-def test_nothing_in_common(other: Order, says: str) -> None:
+def test_sides_without_a_common_target(other: Order, says: str) -> None:
     with pytest.raises(UsageError, match=f"no call in common: {says}"):
         pair_orders([ONE], [other], files=True)
 
 
-def test_the_first_sum_that_differs_is_told() -> None:
+def test_the_first_different_sum_is_shown() -> None:
     drawn = replace(ONE, exact=True, picture=("64 = 2 x 32 in halves, 1 apart", "  32 = a"))
     other = replace(drawn, hashes={"64": "bbb"}, picture=(drawn.picture[0], "  32 = b"), depth=7)
     told = section(pair_orders([drawn], [other], files=True), "t")

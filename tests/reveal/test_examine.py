@@ -80,7 +80,7 @@ def test_a_more_exact_accumulator_has_no_bound_of_ours(adds: Sum, why: str) -> N
     assert found.reason == f"not only additions in float32: {why}"
 
 
-def test_what_loses_nothing_is_seen_before_all_are_compared() -> None:
+def test_a_contradiction_is_detected_before_all_pairs_are_probed() -> None:
     found = reveal_names(fsum, 400)
     assert (found.outcome, found.probes) == ("other", 1 + 399)
     assert found.reason == (
@@ -156,13 +156,13 @@ def test_an_order_that_seldom_changes() -> None:
     assert found.reason.startswith("no fixed order: 100 calls give 2 results")
 
 
-def test_what_loses_elements_is_wrong() -> None:
+def test_losing_elements_is_wrong() -> None:
     found = reveal_names(lambda numbers: in_turn(numbers[1:]), 50)
     assert (found.outcome, found.reason) == ("wrong", "counts 49 of 50 ones: see cudareduce verify")
 
 
 @pytest.mark.parametrize("right", [3, 25])
-def test_what_is_wrong_now_and_then_is_no_order(right: int) -> None:
+def test_occasional_errors_make_a_call_wrong(right: int) -> None:
     """Answers that differ are judged, at once and where probes have not agreed."""
     calls = iter(range(10**6))
 
@@ -176,7 +176,7 @@ def test_what_is_wrong_now_and_then_is_no_order(right: int) -> None:
 
 
 @pytest.mark.parametrize("right", [3, 25])
-def test_who_writes_to_its_input_is_told_so(right: int) -> None:
+def test_writing_to_the_input_is_reported(right: int) -> None:
     problem, calls = Problem(reduction_of("sum", "float32"), 16), iter(range(10**6))
     call = call_of(in_turn, problem)
 
@@ -229,7 +229,7 @@ def test_no_time() -> None:
     assert found.reason == "--time-limit was reached after 0 probes"
 
 
-def test_what_has_no_order_that_shows() -> None:
+def test_reductions_without_a_visible_order_are_refused() -> None:
     def why(op: str, dtype: str, n: int, acc: str | None = None) -> str:
         return why_not(reduction_of(op, dtype, acc), n) or ""
 

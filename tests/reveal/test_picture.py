@@ -15,7 +15,7 @@ def drawn(adds: Sum, n: int) -> list[str]:
     return [" = ".join(line) for line in picture(found.tree)]
 
 
-def test_what_is_regular_is_a_line() -> None:
+def test_a_regular_sum_is_one_line() -> None:
     assert drawn(in_turn, 1000) == ["1000 = 1000 x 1 one after the other, 1 apart"]
     assert drawn(backwards, 100) == ["100 = 100 x 1 one after the other, 1 apart, the last first"]
     assert drawn(in_halves, 1024) == [
@@ -27,7 +27,7 @@ def test_what_is_regular_is_a_line() -> None:
     ]
 
 
-def test_what_is_not_is_told_part_by_part() -> None:
+def test_an_irregular_sum_lists_its_parts() -> None:
     assert drawn(in_halves, 7) == [
         "7 = 4 from 0 on + 3 from 1 on",
         "  4 = 4 x 1 in halves, 4 2 apart",
@@ -35,7 +35,7 @@ def test_what_is_not_is_told_part_by_part() -> None:
     ]
 
 
-def test_what_follows_something_else() -> None:
+def test_a_chain_with_another_first_operand() -> None:
     def adds(numbers: Array) -> float:
         parts = [in_halves(numbers[:3]), *(in_halves(numbers[k : k + 4]) for k in range(3, 23, 4))]
         return in_turn(np.array(parts, numbers.dtype))
@@ -70,7 +70,7 @@ def test_one_and_two() -> None:
     assert drawn(in_turn, 2) == ["2 = 2 x 1 in halves, 1 apart"]
 
 
-def test_it_is_never_long() -> None:
+def test_a_picture_is_never_long() -> None:
     assert len(drawn(in_halves, 1001)) <= 24
 
 

@@ -85,7 +85,7 @@ def test_a_noisy_machine_is_not_and_says_so() -> None:
     assert "none of the injected slowdowns is caught 95 times" in " ".join(sentences(found))
 
 
-def test_what_is_caught_is_told_with_the_threshold_it_is_caught_at() -> None:
+def test_detected_slowdowns_are_reported_with_their_threshold() -> None:
     """At 2 % all of 5 % are caught; at the 6 % that one odd comparison needs, none is."""
     odd = Comparison("A", 1, 0.0, (1.06,) * 9)
     quiet = findings(0.003)
@@ -107,7 +107,7 @@ def test_too_little_for_a_verdict() -> None:
     assert "fewer than the 200 needed for a rate" in sentences(few)[1]
 
 
-def test_what_has_too_few_rounds_counts_nowhere() -> None:
+def test_comparisons_with_too_few_rounds_do_not_count() -> None:
     quiet, cut = findings(0.003), findings(0.003, rounds=4)
     said = sentences(replace(quiet, injected=cut.injected))
     assert said[0] == "Too little was measured for a verdict on this machine."
@@ -183,7 +183,7 @@ def test_flushes_and_nvbench_in_words() -> None:
     assert "0.6 % apart (A, n = 33554432)" in said
 
 
-def test_what_is_none_of_the_kernels_in_words() -> None:
+def test_spreads_as_sentences() -> None:
     found = Findings(spreads=(
         Spread("A", 2**24, "its position among launches", (25.0, 26.0)),
         Spread("A", 2**24, NOTHING, (25.4, 25.5)),
@@ -232,8 +232,10 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 def test_all_parts(
     cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "why_not", lambda: None)
-    monkeypatch.setattr(parts, "ask", lambda spec, cases, seed, deadline: [50.0] * len(cases))
+    monkeypatch.setattr(parts, "why_no_nvbench", lambda: None)
+    monkeypatch.setattr(
+        parts, "measure_cold_times", lambda spec, cases, seed, deadline: [50.0] * len(cases)
+    )
     path = tmp_path / "selftest.json"
     code, out, err = cudareduce("selftest", "--json", path, "--max-time", 600)
     assert code == 0, err
@@ -257,14 +259,14 @@ def test_all_parts(
     assert "nan" not in out.lower()
 
 
-def test_what_is_missing_is_said_and_the_rest_is_done(
+def test_a_missing_part_is_reported_and_the_others_run(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: object) -> None:
         raise EnvironmentProblem("the driver refuses cuStreamWaitValue32_v2 (801)")
 
     monkeypatch.setattr("tests.fake_gpu.FakeGate.close", refuse)
-    monkeypatch.setattr(parts, "why_not", lambda: "NVBench is missing: pip install it")
+    monkeypatch.setattr(parts, "why_no_nvbench", lambda: "NVBench is missing: pip install it")
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--format", "json")
     found = json.loads(out)["protocol"]["selftest"]
     assert code == 0
@@ -281,7 +283,7 @@ def test_a_machine_that_is_not_good_enough_can_fail_a_script(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.noise = 0.3
-    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
+    monkeypatch.setattr(parts, "why_no_nvbench", lambda: "no NVBench")
     assert cudareduce("selftest", KERNELS[-1], "--quiet", "--strict")[0] == 4
     code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet")
     assert code == 0
@@ -292,7 +294,7 @@ def test_a_machine_that_is_not_good_enough_can_fail_a_script(
 def test_too_little_time_is_no_verdict(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
+    monkeypatch.setattr(parts, "why_no_nvbench", lambda: "no NVBench")
     code, out, _ = cudareduce(
         "selftest", KERNELS[-1], "--quiet", "--strict", "--max-time", seconds, "--format", "json"
     )
@@ -305,7 +307,7 @@ def test_too_little_time_is_no_verdict(
 
 def short(cudareduce: Call, monkeypatch: pytest.MonkeyPatch, *more: object) -> tuple[Any, str]:
     """What a selftest of one kernel stores, and what it prints."""
-    monkeypatch.setattr(parts, "why_not", lambda: "no NVBench")
+    monkeypatch.setattr(parts, "why_no_nvbench", lambda: "no NVBench")
     with NamedTemporaryFile(suffix=".json") as file:
         code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--json", file.name, *more)
         assert code == 0
@@ -319,7 +321,7 @@ def test_a_calm_gpu_needs_no_remarks(
 
 
 @pytest.mark.long
-def test_throttling_and_other_processes_are_told_once(
+def test_throttling_and_other_processes_are_reported_once(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.states = FakeMonitor([Conditions(1980.0, 3201.0, 700.0, 40.0, 0x4)])
@@ -333,7 +335,7 @@ def test_throttling_and_other_processes_are_told_once(
 
 
 @pytest.mark.long
-def test_a_moving_clock_is_told_once(
+def test_a_changing_clock_is_reported_once(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.states = FakeMonitor([*[CALM] * 40, Conditions(1500.0, 3201.0, 300.0, 40.0, 0)])
@@ -343,7 +345,7 @@ def test_a_moving_clock_is_told_once(
     assert out.count("the SM clock moved") == 1
 
 
-def test_without_nvml_it_is_told_once(
+def test_missing_nvml_is_reported_once(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.states = FakeMonitor([Conditions()], "nvidia-ml-py is not installed")
@@ -352,7 +354,7 @@ def test_without_nvml_it_is_told_once(
     assert out.count("nvidia-ml-py is not installed") == 1
 
 
-def test_times_that_do_not_come_to_rest_are_told_but_not_where_time_was_cut(
+def test_unsteady_times_are_reported_unless_time_ran_out(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -436,21 +438,21 @@ def test_nvbench_results_are_read() -> None:
 
 def test_nvbench_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'cudareduce[nvbench]'" in (nvbench.why_not() or "")
+    assert "pip install 'cudareduce[nvbench]'" in (nvbench.why_no_nvbench() or "")
 
 
 def hang(*_: object) -> None:
     time.sleep(3600)
 
 
-def test_nvbench_is_asked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvbench_runs_only_within_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvbench, "_measured", hang)
     with pytest.raises(EnvironmentProblem, match=r"failed: no result after 0\.\d s"):
-        nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0.5))
+        nvbench.measure_cold_times(BackendSpec("cuda"), [], 1, Deadline(0.5))
     assert not active_children()
     monkeypatch.setattr(nvbench, "WorkerPool", None)  # no child is started for nothing
     with pytest.raises(EnvironmentProblem, match="no time was left"):
-        nvbench.ask(BackendSpec("cuda"), [], 1, Deadline(0))
+        nvbench.measure_cold_times(BackendSpec("cuda"), [], 1, Deadline(0))
 
 
 def test_one_figure_is_no_spread(

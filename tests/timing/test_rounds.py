@@ -152,7 +152,7 @@ def test_short_kernels_are_batched_when_warm_and_the_time_is_that_of_one() -> No
     assert cold.timings["short"].batch == 1
 
 
-def test_a_batch_never_fills_the_queue_behind_the_gate() -> None:
+def test_a_batch_never_fills_the_launch_queue() -> None:
     assert Method(cold=False).batch(0.1) == 64
 
 
@@ -224,7 +224,7 @@ def test_every_half_round_has_a_context_of_its_own_that_ends_before_the_next() -
     assert story.count("enter") == story.count("leave") == into.contexts == 4
 
 
-def test_a_sample_that_contains_host_time_is_taken_again_behind_a_longer_backlog() -> None:
+def test_a_sample_with_host_time_is_repeated_with_a_longer_backlog() -> None:
     timer = Replay()
     late = iter([True, True])
     timer.late = lambda count: timer.log.count("flush") > 2 and next(late, False)

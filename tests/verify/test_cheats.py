@@ -134,7 +134,7 @@ def test_no_honest_twin_is_rejected(
 
 
 @pytest.mark.parametrize("path", CHEATS, ids=lambda path: path.stem)
-def test_the_page_tells_of_it(path: Path) -> None:
+def test_the_documentation_lists_each_cheat(path: Path) -> None:
     said = claim(path)
     assert f"(../tests/cheats/{path.name})" in PAGE
     section = PAGE.split(f"(../tests/cheats/{path.name})")[1].split("\n## ")[0]
@@ -151,7 +151,7 @@ def test_the_page_tells_of_it(path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", TIMED, ids=lambda path: path.stem)
-def test_what_cheats_only_while_it_is_timed(
+def test_cheats_during_timing_are_detected(
     path: Path, judged: Judged, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU of which every launch really runs: what it says is a time of nothing."""

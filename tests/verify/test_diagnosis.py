@@ -86,9 +86,7 @@ def test_the_cause_of_a_wrong_result_is_named(
 
 
 @pytest.mark.long
-def test_a_race_between_warps_asks_for_a_barrier_of_the_block(
-    cudareduce: Call, tmp_path: Path
-) -> None:
+def test_a_race_between_warps_needs_a_block_barrier(cudareduce: Call, tmp_path: Path) -> None:
     out = verified(cudareduce, tmp_path, 512, 0, "")
     assert "mine.cu:10: data race in shared memory" in out
     assert "no __syncthreads() between them" in out

@@ -50,7 +50,7 @@ def test_a_file_named_like_a_module_is_not_imported(cache: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
-def test_who_gives_no_answer_in_time_is_undecided_on_the_emulator(cudareduce: Call) -> None:
+def test_a_timeout_on_the_emulator_is_undecided(cudareduce: Call) -> None:
     """It may hang, and it may be that the emulator is slow."""
     code, out, err = cudareduce("verify", *TWO, "--n", 4097, "--time-limit", 0.001,
                                 "--backend", "cpu")  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(
     assert "a worker process does not start" in err
 
 
-def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:
+def test_with_a_gpu_the_emulator_uses_all_processors() -> None:
     """One job at a time has the GPU; those of the emulator do not wait for it."""
     jobs: Any = [SimpleNamespace(spec=BackendSpec(name)) for name in ("cuda", "cuda", "cpu")]
     case: Any = None  # it does not matter which
@@ -81,9 +81,7 @@ def test_beside_a_gpu_the_emulator_uses_all_processors() -> None:
 
 
 @pytest.mark.long
-def test_what_is_slow_for_its_size_alone_is_told_how_to_be_tried(
-    cudareduce: Call, tmp_path: Path
-) -> None:
+def test_a_slow_file_gets_advice(cudareduce: Call, tmp_path: Path) -> None:
     """A file that repeats its work, and the command that the message gives."""
     file = tmp_path / "repeats.cu"
     file.write_text("""

@@ -41,7 +41,7 @@ def data(registry: Registry, op: str, dtype: str, n: int, pattern: str = "random
      ("max", "int32"), ("argmax", "float32"), ("argmin", "float16"), ("matmul", "int32"),
      ("affine", "uint32")],
 )  # fmt: skip
-def test_an_answer_to_one_input_is_wrong_for_the_other(
+def test_the_result_of_one_input_is_wrong_for_the_other(
     registry: Registry, op: str, dtype: str, n: int
 ) -> None:
     given, plan = data(registry, op, dtype, n)
@@ -54,7 +54,7 @@ def test_an_answer_to_one_input_is_wrong_for_the_other(
     assert given.elements.tobytes() == before.tobytes()
 
 
-def test_what_is_exact_stays_so(registry: Registry) -> None:
+def test_an_exact_pattern_stays_exact(registry: Registry) -> None:
     given, plan = data(registry, "sum", "float32", 70001, "exact")
     assert given.detects_stale_result(plan)
     before, after = given.chunks[0].kept
@@ -62,7 +62,7 @@ def test_what_is_exact_stays_so(registry: Registry) -> None:
     assert (np.abs(before) == np.abs(after)).all()
 
 
-def test_without_a_seed_nobody_knows_the_timed_input(
+def test_the_timed_input_differs_without_a_seed(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     use(monkeypatch, FakeGpu(cache, lazy=True))
@@ -78,7 +78,7 @@ def test_without_a_seed_nobody_knows_the_timed_input(
     assert [timed for _, timed in seeds[2:]] == [1, 7]
 
 
-def test_watching_takes_place_before_the_flush_and_behind_the_last_event() -> None:
+def test_the_monitor_runs_before_the_flush_and_after_the_last_event() -> None:
     log: list[str] = []
 
     def noted(name: str, value: object = 0.0) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ LATER = "launches = last == n ? launches + 1 : 0; last = n; if (n == 5000 && lau
 
 
 @pytest.mark.long
-def test_who_writes_to_the_input_is_told_from_who_reads_it(
+def test_the_writer_of_the_input_is_identified(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:
     found = benched(
@@ -226,7 +226,7 @@ def test_a_first_pass_is_judged_by_what_the_others_make_of_it(
 
 
 @pytest.mark.long
-def test_what_the_emulator_cannot_decide_is_timed_and_marked(
+def test_an_undecided_kernel_is_timed_and_marked(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:
     """Here the emulator beside the GPU lacks what the GPU has."""
@@ -254,7 +254,7 @@ def test_strict_is_content_with_what_is_decided(
     assert cudareduce("bench", *ask, "--max-time", 0.001)[0] == 4
 
 
-def test_who_writes_to_memory_of_others_is_told() -> None:
+def test_writing_to_buffers_of_another_call_is_reported() -> None:
     held, reset = [1, 2, 3], list[str]()
     bounds: Any = {
         name: SimpleNamespace(own=(name,) * count, reset=lambda name=name: reset.append(name))
@@ -272,7 +272,7 @@ def test_who_writes_to_memory_of_others_is_told() -> None:
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])
 @pytest.mark.parametrize("expression", ["a * a", "fabs(a)", "a * b"])
 @pytest.mark.parametrize("pattern", ["random", "exact"])
-def test_a_kept_answer_shows_where_a_map_is_formed(
+def test_a_cached_result_is_detected_with_a_transform(
     registry: Registry, op: str, expression: str, pattern: str
 ) -> None:
     if (op, pattern) == ("max", "exact"):

@@ -50,7 +50,7 @@ def test_another_order_has_other_bits(registry: Registry, cpu: CpuBackend) -> No
     assert len(set(found)) == 3
 
 
-def test_the_order_is_the_one_that_the_plan_tells(registry: Registry, cpu: CpuBackend) -> None:
+def test_the_order_is_that_of_the_plan(registry: Registry, cpu: CpuBackend) -> None:
     """Bit by bit, where every fixed warp has several tiles and each thread several partials."""
     kernel, reduction = (
         replace(registry.kernels[NAME], fixed_warps=3),
@@ -65,12 +65,12 @@ def test_the_order_is_the_one_that_the_plan_tells(registry: Registry, cpu: CpuBa
 
 
 @pytest.mark.long
-def test_stored_answers_on_the_emulator(registry: Registry, cpu: CpuBackend) -> None:
+def test_stored_results_on_the_emulator(registry: Registry, cpu: CpuBackend) -> None:
     assert dict(answers(cpu, registry.kernels[NAME])) == json.loads(STORED.read_text("utf-8"))
 
 
 @pytest.mark.gpu
-def test_stored_answers_on_a_gpu(registry: Registry) -> None:
+def test_stored_results_on_a_gpu(registry: Registry) -> None:
     with open_cuda(BackendSpec("cuda")) as gpu:
         found = dict(answers(gpu, registry.kernels[NAME]))
     assert found == json.loads(STORED.read_text("utf-8"))

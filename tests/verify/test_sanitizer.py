@@ -95,7 +95,7 @@ def verified(call: Call, *more: object) -> tuple[int, dict[str, tuple[str, str]]
     return code, {r["kernel"]: (r["verdict"], r["reason"]) for r in read_result(out)["records"]}
 
 
-def test_what_a_tool_finds_makes_a_kernel_wrong(cudareduce: Call, sanitizer: Path) -> None:
+def test_a_finding_of_a_tool_is_a_failure(cudareduce: Call, sanitizer: Path) -> None:
     assert verified(cudareduce) == (0, dict.fromkeys(TWO, ("pass", "")))
     (sanitizer / f"racecheck-{TWO[1]}").write_text(RACE)
     code, found = verified(cudareduce)
@@ -106,7 +106,7 @@ def test_what_a_tool_finds_makes_a_kernel_wrong(cudareduce: Call, sanitizer: Pat
     assert reason.startswith("compute-sanitizer --tool racecheck: Error: Race reported between")
 
 
-def test_what_a_tool_cannot_tell_is_marked(cudareduce: Call, sanitizer: Path) -> None:
+def test_an_undecided_tool_is_marked(cudareduce: Call, sanitizer: Path) -> None:
     (sanitizer / f"memcheck-{TWO[0]}").write_text(UNABLE)
     code, found = verified(cudareduce)
     assert code == 0
@@ -116,7 +116,7 @@ def test_what_a_tool_cannot_tell_is_marked(cudareduce: Call, sanitizer: Path) ->
     assert verified(cudareduce, "--strict")[0] == 4
 
 
-def test_without_the_tool_or_a_gpu_it_is_said_what_to_do(
+def test_a_missing_tool_or_gpu_is_an_error_with_a_remedy(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     code, out, err = cudareduce("verify", TWO[0], "--sanitize", "--backend", "cpu")

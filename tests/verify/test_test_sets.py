@@ -330,7 +330,7 @@ def test_the_limit_follows_the_work() -> None:
     assert (asked.limit_s, asked.wall) == (5.0, True)
 
 
-def test_what_the_emulator_cannot_decide_is_a_remark() -> None:
+def test_an_undecided_test_on_the_emulator_is_a_remark() -> None:
     job = _job(optional=True, label="on the emulator")
     hazard = final_verdict(job, Verdict("fail", "a hazard"))
     assert (hazard.outcome, hazard.reason) == ("fail", "on the emulator: a hazard")
@@ -395,7 +395,7 @@ IN_PLACE = """__global__ void folds(int *d_in, int *d_out, int n) {
 
 
 @pytest.mark.long
-def test_who_consumes_its_input_is_told_so(cudareduce: Call, tmp_path: Path) -> None:
+def test_consuming_the_input_is_reported(cudareduce: Call, tmp_path: Path) -> None:
     path = tmp_path / "folds.cu"
     path.write_text(IN_PLACE)
     code, out, _ = cudareduce("verify", path, "--n", 255, "--backend", "cpu")

@@ -212,7 +212,9 @@ def judged(wrong: Wrong, folder: Path, cpu: CpuBackend) -> Verdict:
 
 
 @pytest.mark.parametrize("wrong", CASES, ids=lambda w: f"{w.name}-{w.op}-{w.dtype}")
-def test_told_by_a_pattern(wrong: Wrong, tmp_path: Path, cpu: CpuBackend) -> None:
+def test_wrong_kernels_are_rejected_by_a_pattern(
+    wrong: Wrong, tmp_path: Path, cpu: CpuBackend
+) -> None:
     verdict = judged(wrong, tmp_path, cpu)
     if wrong.told_by is None:
         assert verdict.outcome == "pass", verdict.reason
@@ -221,7 +223,7 @@ def test_told_by_a_pattern(wrong: Wrong, tmp_path: Path, cpu: CpuBackend) -> Non
         assert f", {wrong.told_by}" in verdict.reason, verdict.reason
 
 
-def test_what_the_host_folds_is_an_answer_like_any(tmp_path: Path, cpu: CpuBackend) -> None:
+def test_a_result_summed_on_the_host_is_judged(tmp_path: Path, cpu: CpuBackend) -> None:
     right = Wrong("host", "sum", "float32", None, finish="host", shapes=(1000,))
     found = judged(right, tmp_path, cpu)
     assert (found.outcome, found.distinct) == ("pass", 1)

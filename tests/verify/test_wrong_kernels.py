@@ -68,7 +68,7 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in WRONG if nets(p) != ["hazard"]], ids=lambda p: p.stem)
-def test_rejected_by_its_answers(path: Path, cache: Path) -> None:
+def test_rejected_by_results(path: Path, cache: Path) -> None:
     for net in set(nets(path)) - {"hazard"}:
         op = "sum" if net == "schedule" else net
         assert judged(path, op, cache).outcome == "fail"
@@ -106,7 +106,7 @@ def test_the_fence_before_the_arrival_is_the_one_that_counts(
     assert f"{path}:{read}: data race in global memory" in verdict.reason
 
 
-def test_a_fence_is_a_rule_that_answers_cannot_check(cache: Path) -> None:
+def test_a_missing_fence_is_not_visible_in_results(cache: Path) -> None:
     """On the CPU memory is strongly ordered: without the hazard build this kernel looks right."""
     path = next(p for p in WRONG if p.stem == "missing_fence")
     assert judged(path, "sum", cache).outcome == "pass"

@@ -1,1 +1,1 @@
-"""Arrays that lie in the host's memory or in a file: streamed through the GPU, chunk by chunk."""
+"""Streaming: arrays in host memory or in a file that are reduced on the GPU chunk by chunk."""

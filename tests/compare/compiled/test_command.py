@@ -562,7 +562,7 @@ def test_a_kernel_that_does_not_compile_prevents_a_new_baseline(
     assert baseline.read_text() == before
 
 
-def test_the_first_error_is_told() -> None:
+def test_the_first_error_is_reported() -> None:
     said = "k.cu(1): warning #177-D: never used\n\nk.cu(2): error: no\nk.cu(3): error: nor this"
     assert first_error(said) == "k.cu(2): error: no"
     assert first_error("nvcc exits with 9") == "nvcc exits with 9"

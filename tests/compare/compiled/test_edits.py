@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.compare.compile_check import Tools, find_tools, moved, with_traffic
+from cudareduce.compare.compile_check import Tools, changed_kernels, find_tools, with_traffic
 from cudareduce.compare.machine_code import find_disassembler
 from cudareduce.compare.nvcc import compile_all, jobs
 from cudareduce.compare.unit_verdicts import UnitRow, compare_units
@@ -189,7 +189,7 @@ def judged(edit: Edit, folder: Path, tools: Tools, *architectures: int) -> list[
         for k in pair
     )
     assert not new.failed, new.failed
-    which = moved(compare_units(old, new))
+    which = changed_kernels(compare_units(old, new))
     old, new = (
         with_traffic(side, [kernel], which, quiet=True)[0]
         for side, kernel in zip((old, new), pair, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudareduce.compare.nvcc import jobs, main_reduction, sample_of, sampled
+from cudareduce.compare.nvcc import jobs, main_reduction, sample_of, sample_reductions
 from cudareduce.library.registry import load_registry
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, reduction_of
@@ -16,7 +16,7 @@ def test_every_type_and_operator_that_a_kernel_takes_is_compiled() -> None:
             reduction for op in OPERATORS for dtype in DTYPES
             if kernel.why_not(reduction := reduction_of(op, dtype)) is None
         ]  # fmt: skip
-        some = [main_reduction(kernel), *sampled(kernel)]
+        some = [main_reduction(kernel), *sample_reductions(kernel)]
         for part in ("op", "dtype"):
             wanted = {getattr(reduction, part).name for reduction in taken}
             assert {getattr(reduction, part).name for reduction in some} == wanted, kernel.id
