@@ -1,17 +1,17 @@
 /*+++
-title      = "All-reduce by packets"
-change     = "No barrier: each value travels with the number of its call, in one word, to every other rank's mail."
-expect     = "6.2 us instead of 9.5 at 2^10 (two H200); half of what travels are numbers, so it is for small arrays."
+title      = "All-reduce by the LL protocol"
+change     = "No barrier: each value is sent with the number of the call, in one word, to every other rank's mail."
+expect     = "6.2 us instead of 9.5 at 2^10 (two H200); half of the bytes are call numbers, so for small arrays only."
 after      = "all_reduce_one_shot"
 collective = "all-reduce"
 block      = 512
 blocks     = 128
 mail       = "packets"
 +++*/
-// A word of 8 bytes arrives whole, so who sees the number sees the value, and nothing else need be
-// ordered: no release, no acquire, no word of "ready". Calls take turns between two halves of the mail.
-// That is enough: a rank sends its packets of call c + 2 when it has those of c + 1 from all others, and
-// they have sent these behind reading those of c.
+// NCCL's LL protocol: an 8-byte store is atomic, so a reader that sees the call number also sees the value. No
+// release, acquire or ready flag is needed. Calls alternate between two halves of the mail, which is enough: a
+// rank sends its packets of call c + 2 after it has received those of c + 1 from all others, which they sent
+// after reading those of c.
 constexpr unsigned WORDS = (sizeof(In) + 3) / 4;
 
 extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_packets(
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_packets(
         const In mine = ranks.here<In>(in)[i];
         unsigned bits[WORDS] = {};
         memcpy(bits, &mine, sizeof(In));
-#pragma unroll 1 // what runs once is not in a cache: the shorter, the sooner
+#pragma unroll 1 // code that runs once misses the instruction cache, so short code is faster
         for (unsigned k = 1; k < RANKS; k++)
             for (unsigned w = 0; w < WORDS; w++)
                 Shared<Word>(ranks.at<Word>((me + k) % RANKS, turn)[(me * WORDS + w) * n + i])

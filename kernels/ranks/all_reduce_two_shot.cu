@@ -1,13 +1,13 @@
 /*+++
 title      = "All-reduce in two shots"
-change     = "Each rank writes its share of the sum to all: a reduce-scatter by reads, an all-gather by writes."
-expect     = "2 (N - 1) / N of an array over the links instead of N - 1: level on two GPUs, half of it on four."
+change     = "Each rank reduces its slice and writes it to all: a reduce-scatter by reads, an all-gather by writes."
+expect     = "2 (N - 1) / N of an array over the links instead of N - 1: the same for two GPUs, half for four."
 after      = "reduce_scatter"
 collective = "all-reduce"
 block      = 512
 +++*/
-// The writes of one share and the reads of the next are on their way at the same time, so nothing but the
-// barrier behind separates the two shots. All ranks get one rank's sum: the same bits, in any order.
+// Writes of one tile and reads of the next are in flight at the same time, so that only the barrier at the end
+// separates the two shots. All ranks receive the sum of one rank, so their bits are equal in any order.
 extern "C" __global__ void __launch_bounds__(BLOCK) all_reduce_two_shot(
     const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
 {

@@ -1,12 +1,12 @@
 /*+++
 title      = "Reduce-scatter"
-change     = "Each rank adds its share of the array alone, and keeps it."
-expect     = "(N - 1) / N of an array come in instead of N - 1: from 4 MiB on 1.2 to 1.6 times NCCL (two H200)."
+change     = "Each rank combines only its slice of the array, and keeps it."
+expect     = "(N - 1) / N of an array arrive instead of N - 1: from 4 MiB on 1.2 to 1.6 times NCCL (two H200)."
 after      = "all_reduce_one_shot"
 collective = "reduce-scatter"
 block      = 512
 +++*/
-// Shares are whole packs, as equal as they can be: rank r's begins at pack packs * r / RANKS.
+// Slices are whole packs of nearly equal number: that of rank r begins at pack packs * r / RANKS.
 extern "C" __global__ void __launch_bounds__(BLOCK) reduce_scatter(
     const __grid_constant__ Ranks ranks, size_t in, size_t out, size_t packs, size_t flags, size_t, size_t call)
 {

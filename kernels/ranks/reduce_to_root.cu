@@ -1,7 +1,7 @@
 /*+++
 title      = "Reduce to rank 0"
-change     = "Rank 0 alone reads all arrays; the others wait until theirs has been read."
-expect     = "N - 1 arrays over one GPU's links: no quicker than an all-reduce, and its links are the only busy ones."
+change     = "Only rank 0 reads all arrays; the others wait until their array has been read."
+expect     = "N - 1 arrays over the links of one GPU: no faster than an all-reduce, and all other links are idle."
 after      = "all_reduce_one_shot"
 collective = "reduce"
 block      = 512

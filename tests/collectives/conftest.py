@@ -1,4 +1,4 @@
-"""What tests of ranks share: the command line in processes of its own."""
+"""Fixtures for tests with ranks, which run the command line in processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ranks = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def home(cache: Path, tmp_path: Path) -> dict[str, str]:
-    """The environment of ranks, which share what all tests compile."""
+    """The environment of ranks, with the compiler cache of all tests."""
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "cudareduce").symlink_to(cache)
@@ -27,7 +27,7 @@ def home(cache: Path, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def folder(cache: Path, tmp_path: Path) -> Path:
-    """That of a job, in which `compiled` holds what all tests compile."""
+    """The folder of a job; `compiled` is the compiler cache of all tests."""
     (tmp_path / "compiled").symlink_to(cache)
     return tmp_path
 

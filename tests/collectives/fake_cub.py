@@ -1,4 +1,4 @@
-"""Stand-ins for CCCL trees, for nvcc, and for the GPU that runs what it compiles."""
+"""Fakes of CCCL trees, of nvcc, and of the GPU that runs the compiled libraries."""
 
 from __future__ import annotations
 

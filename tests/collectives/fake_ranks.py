@@ -1,8 +1,8 @@
 """The command line on simulated GPUs, and each rank that it starts.
 
-What is simulated is in a file of JSON that `CUDAREDUCE_TEST_GPUS` names: how many GPUs there are
-(`gpus`), how much longer kernels take, by their names (`factors`), how much slower the second rank
-is at all of them (`late`), and at which job ranks end without a word (`dies`).
+The simulation is configured by a JSON file that `CUDAREDUCE_TEST_GPUS` names: how many GPUs there
+are (`gpus`), how much longer kernels take, by their names (`factors`), how much slower the second
+rank is at all of them (`late`), and at which job ranks end without a word (`dies`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.simulate import H200
 
 GPUS, CACHE = "CUDAREDUCE_TEST_GPUS", "CUDAREDUCE_TEST_CACHE"
 PROGRAM = (sys.executable, "-m", "tests.collectives.fake_ranks")
-#: A launch takes so long, in us, with so much chance in it, as a share.
+#: Duration of a launch in us, and its relative noise.
 FLOOR_US, NOISE = 40.0, 0.01
 
 
 def main() -> None:
-    """Be the command that is asked for, or a rank of it."""
+    """Run the command, or one of its ranks."""
     from cudareduce.__main__ import main as program
 
     path, cache = Path(os.environ[GPUS]), Path(os.environ[CACHE])

@@ -1,5 +1,5 @@
-"""What is called of torch, over a library that stands for NCCL: names, arguments and what they do,
-as in torch 2.15."""
+"""A fake torch.distributed on top of the fake NCCL: the functions that are called, as in torch
+2.15."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of ranks as they might have gone: results made of rounds with noise, and no process."""
+"""Simulated jobs of ranks: results from rounds with noise, without processes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LAUNCH_US, LINK_GB_S = 9.0, 380.0
 
 @dataclass
 class Machine:
-    """Two GPUs: how much longer engines take, which version of their text they run, by how much
-    ranks lie apart, what links carry, and which answers are wrong. Jobs lie `apart`, as a share,
-    and half as much each engine in them. `jobs` is what was asked of it."""
+    """Two simulated GPUs: slowdown and source text by engine, skew, relative link bandwidth, and
+    engines with wrong results. `apart` is the relative scatter of jobs; that of engines within a
+    job is half of it. `jobs` records the options of each job."""
 
     seed: int = 0
     slower: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Machine:
         self._rng = np.random.default_rng(self.seed)
 
     def job(self, ranks: int, argv: Sequence[str], **_: object) -> int:
-        """What stands in the place of processes."""
+        """Replaces the function that starts a job."""
         asked = _asked(argv)
         self.jobs.append({"collective": argv[1], **asked})
         if not self.code:

@@ -19,7 +19,8 @@ RESULTS = Path(__file__).parents[2] / "results" / "nvidia-h100"
 KNOWN = tuple(COSTS["all-reduce"])
 
 
-#: us of an all-reduce of so many float32 on two H200 with 18 NVLinks, by those that there were.
+#: Times in us of an all-reduce by number of float32 elements and kernel, on two H200 with 18
+#: NVLinks.
 MEASURED = {
     2**10: {"packets": 6.24, "one_shot": 9.54, "two_shot": 9.81},
     2**14: {"packets": 6.82, "one_shot": 10.48, "two_shot": 11.20},
@@ -41,7 +42,7 @@ def test_auto_selects_the_fastest_measured_kernel(n: int) -> None:
 
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
 def test_auto_selects_the_fastest_kernel_of_a_stored_run(name: str) -> None:
-    """Or one that is as fast within what two measurements of one kernel may differ by."""
+    """Or one that is equally fast within the scatter of two measurements."""
     measured: dict[int, dict[str, float]] = {}
     for r in load(RESULTS / f"ranks-{name}.json").records:
         kind, _, short = (r.engine or "").partition(":")
@@ -57,7 +58,7 @@ def taken(ranks: int, n: int, size: int = 4) -> str:
 
 
 def test_two_shot_is_selected_at_smaller_sizes_with_more_ranks() -> None:
-    """What a one-shot sends grows with the ranks, what two shots send hardly does."""
+    """The bytes that one-shot sends grow with the ranks, those of two-shot hardly do."""
     from_here = [
         next(n for n in range(2**8, 2**20, 2**8) if taken(ranks, n) == "two_shot")
         for ranks in (2, 4, 8)

@@ -1,4 +1,4 @@
-"""`check` of collectives: what is measured again, its verdicts, and how sure they are."""
+"""`check` of collectives: re-measurement, verdicts, and rates of false verdicts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def gpus(cache: Path, tmp_path: Path) -> Gpus:
 
 
 def test_slower_rows_are_measured_again_with_the_size_that_shows_the_links(check: Call) -> None:
-    """Everything once; what looks slower in another job, with the size that links are told by."""
+    """All rows once; slower rows in another job, with the size at which link bandwidth is
+    measured."""
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
     code, out, err = check(stored(Machine()), slow, "--threshold", "2%", "--format", "json")
     assert code == 1, out + err
@@ -334,7 +335,7 @@ def test_jobs_in_processes_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
-    """Each runs `check`; rank 0 prints, and all end with its code, be it an error of its own."""
+    """Each rank runs `check`; rank 0 prints, and all end with its exit code."""
     done = gpus("collective", "all-reduce", "--engine", "peer:one_shot", "--n", 1000, "--rounds", 6,
                 "--backend", "cuda", "--json", "base.json")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -358,7 +359,7 @@ def test_ranks_of_a_launcher(gpus: Gpus, tmp_path: Path) -> None:
 
 
 def test_history_has_a_series_per_engine(cudareduce: Call, tmp_path: Path) -> None:
-    """Each is a series; on another host's GPUs by what links carry there."""
+    """Each engine is a series; times of other hosts are scaled by their link bandwidth."""
     for seed in range(8):
         slow = {"peer:two_shot": 1.1} if seed > 4 else {}
         texts = dict.fromkeys(slow, "new")
@@ -386,7 +387,7 @@ def test_history_has_a_series_per_engine(cudareduce: Call, tmp_path: Path) -> No
 def test_a_bias_of_the_baseline_is_not_confirmed_if_git_has_its_kernels(
     cudareduce: Call, check: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both texts take longer by now, and so does nothing beside the other; what does is SLOWER."""
+    """A slowdown of both versions is not confirmed; one of the candidate only is SLOWER."""
     folder = tmp_path / "kernels" / "ranks"
     folder.mkdir(parents=True)
     text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
@@ -424,7 +425,7 @@ def test_a_bias_of_the_baseline_is_not_confirmed_if_git_has_its_kernels(
 
 
 def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
-    """Without ranks: by engines, and the host's times stand beside the verdicts."""
+    """Without ranks: rows by engine, and notes with host times."""
     for name, machine in (
         ("a", Machine()),
         ("b", Machine(1, {"peer:one_shot": 1.2}, ALL_NEW, 1.9)),

@@ -294,7 +294,7 @@ with connect(Placement("other", rank, 3, rank, "j"), where, silence_s=3.0) as co
 
 
 def test_ranks_that_wait_in_a_kernel_end_as_well(tmp_path: Path) -> None:
-    """No connection tells their main threads that a rank is lost."""
+    """Their main threads do not wait for a connection, so the heartbeat thread ends them."""
     processes = [
         subprocess.Popen([sys.executable, "-c", _STUCK, str(rank), str(tmp_path / "m")],
                          stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The kernels of several ranks: what their headers say, and that nvcc takes them too."""
+"""Multi-GPU kernels: front matter, and compilation by nvcc."""
 
 from __future__ import annotations
 

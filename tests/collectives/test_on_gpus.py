@@ -1,4 +1,4 @@
-"""What only two GPUs can tell: that a late rank is no part of a time, and what the gate finds."""
+"""Tests on two GPUs: a delayed rank adds skew, not time; a slowdown of 5 % is detected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SIZES = tuple(2**24 + 2**18 * k for k in range(20))
 
 @dataclass(frozen=True)
 class Late:
-    """What precedes samples: a delay in front of the barrier of the GPUs, if there is one."""
+    """Sample hooks with an optional delay before the barrier of the GPUs."""
 
     delay: Launch | None = None
 
@@ -59,7 +59,7 @@ class Late:
 
 
 class LateStart(Stopwatch):
-    """One with a delay between the barrier and the first event."""
+    """A stopwatch with a delay between the barrier and the first event."""
 
     delay: Launch
 
@@ -70,12 +70,12 @@ class LateStart(Stopwatch):
 
 
 def nothing() -> None:
-    """What is enqueued on the rank that is in time."""
+    """The launch of the rank without delay."""
 
 
 def _one(rank: int, folder: Path) -> dict[str, list[Batch]]:
-    """Batches of an exchange with nobody late, and with rank 1 late before and behind the barrier;
-    and of the delay itself."""
+    """Batches of an exchange without delay, with rank 1 delayed before and after the barrier, and
+    of the delay itself."""
     here = Placement("cudareduce", rank, 2, rank, "a job")
     parts = layout(2, 2**12, 0)
     with (

@@ -1,4 +1,4 @@
-"""The right answers are those of NumPy on the whole array, and say which rank was left out."""
+"""Expected results of sharded arrays are those of NumPy, and change if a rank is left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LENGTHS = ((2, 2), (3, 2), (1000, 3), (4099, 4), (1_100_000, 2))
 
 
 def numpy_answer(reduction: Reduction, content: ShardedArray) -> Any:
-    """What NumPy makes of all shares, one behind the other."""
+    """The result of NumPy for the concatenated shards."""
     whole = np.concatenate([content.of(rank) for rank in range(content.ranks)])
     assert len(whole) == content.n
     values = as_numbers(whole, reduction.dtype)

@@ -1,4 +1,4 @@
-"""Arrays of which each rank streams a share: all of it is verified, and the slowest counts."""
+"""Arrays of which each rank streams a shard: all shards are verified, the slowest rank counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_ranks_with_different_options_or_kernels_are_refused(
 def test_the_time_is_that_of_the_slowest_rank(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Every run's time is what all together make of it, that of copying as well."""
+    """Applies to each run, and to copies without a kernel."""
 
     found = []
     for times in (1, 3):

@@ -1,4 +1,4 @@
-"""Kernels of several ranks with one fault each: an edit of a right one that must be told."""
+"""Wrong multi-GPU kernels: each is an edit of a right one and must be rejected."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _ENTRY, _EXIT = "    ranks.meet(flags, 2 * call);\n", "    ranks.meet(flags, 2 *
 _STORE = "ranks.here<Pack>(out)[p] = sum;"
 _FOLD = f"fold_tiles(ranks, in, 0, packs, [&](size_t p, Pack sum) {{ {_STORE} }});"
 _SHARE = "packs * ranks.me / RANKS, end = packs * (ranks.me + 1) / RANKS"
-#: What kernels share, so that it can be edited as well.
+#: The shared function `fold_sent`, so that it can be edited, too.
 _SENT = "template <typename Store>\n__device__ void fold_sent"
 _OWN = _SENT + device_text("ranks.cuh").partition(_SENT)[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What stands in the place of some of a kernel's text, and the fault that makes."""
+    """Replaces `old` by `new` in a kernel; `fault` describes the error."""
 
     name: str
     kernel: str
@@ -47,8 +47,8 @@ ONE_SHOT, TWO_SHOT, PACKETS, WRITES = (
 )
 SCATTER = "reduce_scatter_writes"
 EDITS = (
-    Edit("no_entry", ONE_SHOT, _ENTRY, "", "nobody waits for inputs"),
-    Edit("no_exit", ONE_SHOT, _EXIT, "", "nobody waits until inputs have been read"),
+    Edit("no_entry", ONE_SHOT, _ENTRY, "", "no rank waits for inputs"),
+    Edit("no_exit", ONE_SHOT, _EXIT, "", "no rank waits until inputs have been read"),
     Edit("block_0", ONE_SHOT, _EXIT, f"    if (blockIdx.x == 0)\n    {_EXIT}",
          "blocks but the first do not wait until inputs have been read"),
     Edit("but_block_1", ONE_SHOT, _EXIT, f"    if (blockIdx.x != 1)\n    {_EXIT}",
@@ -56,34 +56,34 @@ EDITS = (
     Edit("one_waits", ONE_SHOT, _EXIT, f"    if (ranks.me == 0)\n    {_EXIT}",
          "one rank waits until its input has been read, the others only if they are late"),
     Edit("one_number", ONE_SHOT, _EXIT, _ENTRY, "both barriers have one number"),
-    Edit("left_out", ONE_SHOT, _FOLD, _folded("0", "RANKS - 1", "r"), "the last rank is no part"),
+    Edit("left_out", ONE_SHOT, _FOLD, _folded("0", "RANKS - 1", "r"), "the last rank is left out"),
     Edit("twice", ONE_SHOT, _FOLD, _folded("0", "RANKS + 1", "r % RANKS"), "rank 0 counts twice"),
     Edit("own_first", ONE_SHOT, _FOLD, _folded("ranks.me", "RANKS", "(ranks.me + r) % RANKS"),
-         "each rank begins with its own array, and so has bits of its own"),
-    Edit("root_alone", ONE_SHOT, _STORE, f"if (ranks.me == 0) {_STORE}", "rank 0 alone has it"),
-    Edit("previous", ONE_SHOT, _STORE, f"if (call % 3) {_STORE}", "each third answer is old"),
+         "each rank starts with its own array, so ranks have different bits"),
+    Edit("root_alone", ONE_SHOT, _STORE, f"if (ranks.me == 0) {_STORE}", "only rank 0 has it"),
+    Edit("previous", ONE_SHOT, _STORE, f"if (call % 3) {_STORE}", "every third result is stale"),
     Edit("off_by_one", TWO_SHOT, "begin = packs * ranks.me",
          "begin = (RANKS - 1 + packs * ranks.me)",
-         "where shares are no whole numbers, a pack is nobody's"),
+         "if slices are not whole packs, one pack is left out"),
     Edit("equal_shares", TWO_SHOT, _SHARE,
-         "packs / RANKS * ranks.me, end = packs / RANKS * (ranks.me + 1)", "the rest is nobody's"),
-    Edit("no_release", TWO_SHOT, _EXIT, "", "nobody waits for the shares of others"),
+         "packs / RANKS * ranks.me, end = packs / RANKS * (ranks.me + 1)", "the rest is left out"),
+    Edit("no_release", TWO_SHOT, _EXIT, "", "no rank waits for the slices of others"),
     Edit("spoils", ONE_SHOT, _EXIT, f"{_EXIT}    ranks.here<Pack>(in)->at[0] = In(1);\n",
-         "it writes to its input, when all have read it"),
+         "it writes to its input after all have read it"),
     Edit("beyond", ONE_SHOT, "in, 0, packs,", "in, 0, packs + 3,",
-         "it writes behind the output"),
+         "it writes past the end of the output"),
     Edit("in_front", ONE_SHOT, _EXIT, f"{_EXIT}    ranks.here<In>(out)[-1] = In(1);\n",
-         "it writes in front of the output"),
+         "it writes before the output"),
     Edit("one_mail", PACKETS, "call % 2 * half", "0 * half", "mail is overwritten unread"),
     Edit("no_call", PACKETS, "return word >> 32 == (call & 0xffffffffu);",
-         "return word >> 32 != 0;", "mail of an earlier call will do"),
-    Edit("one_box", SCATTER, "call % 2 * RANKS * most", "0 * RANKS * most",
-         "boxes are overwritten before they are read"),
+         "return word >> 32 != 0;", "mail of an earlier call is accepted"),
+    Edit("one_slot_set", SCATTER, "call % 2 * RANKS * most", "0 * RANKS * most",
+         "slots are overwritten before they are read"),
     Edit("any_tile", WRITES, ">= (call << 32 | (tile / half + 1))", ">= (call << 32)",
-         "the first tile of a call will do for all"),
+         "the first tile of a call is accepted for all"),
     Edit("any_call", WRITES, ">= (call << 32 | (tile / half + 1))", ">= tile / half + 1",
-         "tiles of an earlier call will do"),
-    Edit("untold", WRITES, _EXIT, "", "nobody waits for the sums of others"),
+         "tiles of an earlier call are accepted"),
+    Edit("no_final_barrier", WRITES, _EXIT, "", "no rank waits for the sums of others"),
 )  # fmt: skip
 
 

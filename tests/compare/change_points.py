@@ -1,5 +1,5 @@
-"""Which steps of a history are found, and how often one is seen where there is none:
-`python -m tests.compare.change_points [--series N]`.
+"""Detection rates and false-positive rates of change points: `python -m tests.compare.change_points
+[--series N]`.
 
 Series of runs are simulated in the ways in which machines misbehave from run to run, and divided by
 what `history` uses, by ranks (Pettitt's test, each side again), by distances with permutations
@@ -90,7 +90,7 @@ SLOWER: Mapping[str, Make] = {
 
 
 def _bisected(series: Series, find: Callable[[Series], tuple[int, float]]) -> list[int]:
-    """Each side again, as long as what is found is unlikely by chance."""
+    """Splits each side again while the split is significant."""
     found: list[int] = []
     todo = [(0, len(series))]
     while todo:

@@ -1,4 +1,4 @@
-"""What tests of the gate share: a machine that may change from process to process, two kernels."""
+"""Fixtures for `check`: a machine that may change from process to process, and two kernels."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def confirmed(
 
 
 def confirmation_table(comparisons: int, rounds: int, slowdown: float) -> str:
-    """What drifts between runs, by thresholds, in Markdown."""
+    """Rates for drift between runs by threshold, as Markdown."""
     rows = []
     for name in ("drift between runs, 1 %", "drift between runs, 2 %", "two sticky clocks"):
         for threshold in (0.02, 0.03, 0.05):
@@ -158,7 +158,7 @@ class Rates:
 def rates(
     name: str, way: str, *, comparisons: int, rounds: int, threshold: float, slowdown: float
 ) -> Rates:
-    """What a way to judge makes of a scenario."""
+    """The rates of a method of judging in one scenario."""
     rng = np.random.default_rng(len(name))
     old, new = (SCENARIOS[name](rng, (comparisons, rounds)) for _ in range(2))
     limit, half_tick = log1p(threshold), _TICK_US / 2 / 40.0 * 2  # of a kernel of 40 us

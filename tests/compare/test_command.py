@@ -535,7 +535,7 @@ def test_names_that_no_xml_can_hold(cudareduce: Call, baseline: Path, tmp_path: 
 def test_identical_code_that_alone_became_slower_is_uncertain(
     cudareduce: Call, machine: Machine, tree: Path, tmp_path: Path
 ) -> None:
-    """Unchanged machine code: one kernel of three takes 30 % longer, the others what they did."""
+    """Unchanged machine code: one kernel of three takes 30 % longer."""
     text = (tree / "kernel_b.cu").read_text()
     (tree / "kernel_c.cu").write_text(text.replace("kernel_b", "kernel_c"))
     stored = tmp_path / "three.json"

@@ -45,7 +45,7 @@ def told(
 
 
 def test_kernels_are_grouped_the_worst_first() -> None:
-    """What got wrong, slower, gone, unsure and faster, each with what ran and what to do next."""
+    """Wrong, slower, gone, uncertain and faster kernels, each with its problem and next command."""
     names = ("even", "faster", "gone", "slower", "unsure", "wrong")
     old = [case(name, n=n) for name in names for n in (2**22, 2**25)]
     factors = {"faster": 0.8, "slower": 1.2, "unsure": 1.0499}
@@ -122,7 +122,7 @@ def test_names_of_a_file_are_no_html() -> None:
      "a\\", "a|b", "a\\|b", "&#64;team", "<b>", "~~~", "~~a~~", "[a]: b", "# a", "'\""],
 )  # fmt: skip
 def test_names_of_a_file_are_no_markdown(name: str) -> None:
-    """A name is shown as it stands, alone and among others, and calls nobody."""
+    """Names are escaped, alone and in lists, and mention nobody."""
     other = f"{name} too"
     old = [case(name), case("gone"), case("even"), case(other)]
     text = told(old, [case(name, 1.2, cubin_sha="other"), case("even"), case(other)])
@@ -173,7 +173,7 @@ def test_the_next_command_compares_the_same_again(
 
 
 def test_the_next_command_of_a_library_measures_it() -> None:
-    """Its row is no kernel that check could be asked for."""
+    """`check` takes libraries by --peers, not as kernels."""
     library = case("peer:fine", 1.2, scope="library", cubin_sha=None)
     against = ("--peers", "fine", "--baseline", "old.json")
     text = told([case("peer:fine", scope="library", cubin_sha=None)], [library],

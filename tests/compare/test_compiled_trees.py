@@ -1,4 +1,4 @@
-"""`check --compile --base`: two trees through nvcc, and on a GPU times of what differs."""
+"""`check --compile --base`: two trees compiled by nvcc, and on a GPU times of changed kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`history`: what is kept, drawn and found of runs over months."""
+"""`history`: stored runs, curves and change points over months."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_table_fits_80_columns(
 
 
 def test_a_kernel_with_thousands_of_runs(folder: Path) -> None:
-    """What looks at every stretch of a series holds no table of all of them."""
+    """The search over all segments needs no memory for all of them."""
     logs = np.random.default_rng(3).normal(0, 0.003, 10_000)
     logs[4000:4100] += 0.01
     assert change_points(list(logs)) == [4000, 4100]
@@ -281,7 +281,7 @@ def test_a_short_history_is_reported_as_too_short(cudareduce: Call, folder: Path
 
 
 def test_another_card_is_compared_by_shares(cudareduce: Call, folder: Path) -> None:
-    """It reads 10 % less, so what takes 10 % longer there is as it was."""
+    """The other card reads 10 % less, so a time 10 % longer is unchanged."""
     filled(folder, *(made(day, 1.0) for day in range(12)))
     slow = replace(OTHER)
     filled(folder, *(made(day, 1.1, device=slow, ceiling=4194.3 / 1.1, code="b")

@@ -1,4 +1,4 @@
-"""What looks slower is measured in a fresh process, and what is cut short leaves its files."""
+"""Slower rows are measured in a fresh process, and an interrupted run writes its files."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_a_fresh_process_measures_a_batch(registry: Registry, cache: Path) -> No
 
 
 class Deadly(Registry):
-    """What ends the process that takes it out of the pipe."""
+    """Ends the process that unpickles it."""
 
     def __reduce__(self) -> Any:
         return os._exit, (7,)

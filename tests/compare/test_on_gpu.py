@@ -88,8 +88,8 @@ def test_identical_code_two_hundred_times(
 
 @dataclass(frozen=True)
 class Injected:
-    """What one tile more costs at `near` elements, in per cent, and which permille of the blocks
-    must read one there for at least 10 %."""
+    """The cost of one more tile at `near` elements in percent, and the permille of blocks that must
+    read one there for at least 10 %."""
 
     near: int
     cost_pct: float
@@ -98,9 +98,9 @@ class Injected:
 
 @pytest.fixture(scope="module")
 def injected(tmp_path_factory: pytest.TempPathFactory) -> Injected:
-    """One tile more is some 1 us of waiting on an H200, however few blocks read it; what it costs
-    depends on how full the last wave of blocks is. So the size is chosen at which it is nearest to
-    3 %, all timed in one run."""
+    """One more tile costs about 1 us on an H200 however few blocks read it, and in percent it
+    depends on how full the last wave is. So the size is selected at which it is nearest to 3 %, all
+    timed in one run."""
     folder, most = tmp_path_factory.mktemp("trial"), (80, 120, 160, 240)
     plant(folder, "kernel_none", more_traffic(2, first=NONE))
     for permille in (2, *most):

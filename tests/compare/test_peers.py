@@ -1,4 +1,4 @@
-"""Libraries beside kernels in `check`, on a fake GPU with fake libraries."""
+"""`check` of libraries together with kernels, on a fake GPU with fake libraries."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[None]:
 def test_libraries_are_compared_with_themselves(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One that is slower fails, after a second look; versions are both said; one that is wrong
-    counts as a wrong kernel does; and without --peers nothing of them is asked for."""
+    """A slower library fails after a confirmation run, with both versions in the report; a wrong
+    one counts like a wrong kernel. Without --peers libraries are not measured."""
     baseline, now = tmp_path / "baseline.json", tmp_path / "now.json"
     ask = ("check", "--baseline", baseline, "--all")
     use_fakes(monkeypatch, "AS_CUB")

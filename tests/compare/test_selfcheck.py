@@ -1,4 +1,4 @@
-"""`check --self N`: what this runner's verdicts are worth."""
+"""`check --self N`: rates of false verdicts on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals and verdicts on simulated rounds: how often they are wrong, and what they catch."""
+"""Intervals and verdicts on simulated rounds: error rates and detection rates."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ RULES = Rules(Thresholds(0.02), same_code=False)
 
 
 def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules) -> str:
-    """What `check` says of a kernel that takes `factor` times as long, second measurement and
-    all."""
+    """The verdict of `check` on a kernel that takes `factor` times as long, after the second
+    measurement."""
 
     def measured(us: float, count: int) -> list[Record]:
         return [record("reduce_v7_shuffle", N, rounds(rng, us, count, drift))]

@@ -1,4 +1,4 @@
-"""Two trees: each kernel is compiled with what its own tree puts in front of it."""
+"""Two trees: each kernel is compiled with the prelude of its own tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare`: verdicts between stored runs, and what it says of files it cannot use."""
+"""`compare`: verdicts on stored runs, and errors for unusable files."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_same_code_is_never_slower_and_not_hidden_where_times_say_so() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_too_few_rounds_decide_nothing_about_identical_code(count: int) -> None:
-    """A machine that is ten times slower would hide behind it."""
+    """Otherwise a machine ten times as slow would pass."""
     old = [record(f"c{k}", 2**25, FLAT, cubin_sha="same") for k in range(4)]
     new = [record(f"c{k}", 2**25, rounds(400)[:count], cubin_sha="same") for k in range(4)]
     for before, after in ((old, new), (new, old)):
@@ -172,7 +172,7 @@ def unchanged(*us: float) -> tuple[list[Record], list[Record]]:
 
 
 def with_controls(us: float, *controls: float, threshold: float = 0.05) -> Row:
-    """What is said of a kernel of 40 us that changed and takes so long now, beside others."""
+    """The row of a changed kernel that took 40 us, next to a control group."""
     old, new = unchanged(*controls)
     changed = case(us, cubin_sha="x")
     rules = Rules(Thresholds(threshold))
@@ -215,7 +215,7 @@ def test_the_control_group_has_the_size_of_the_row_if_it_is_large_enough() -> No
 def test_a_machine_that_changed_is_the_verdict(
     cudareduce: Call, tmp_path: Path, factor: float
 ) -> None:
-    """Unchanged kernels that all move further than the threshold, and one that changed besides."""
+    """All unchanged kernels move beyond the threshold, and one kernel has changed."""
     stored = load(BEFORE)
     moved = [
         replace(
@@ -506,8 +506,7 @@ def test_each_reason_is_printed_once() -> None:
 
 
 def test_kernels_of_one_run_only_are_summarised() -> None:
-    """But a kernel that is missing among others that were compared has a row, as all have that
-    --all asks for."""
+    """A kernel missing among compared ones has a row, as all have with --all."""
     names = [f"kernel_{k}" for k in range(9)]
     same = [Row(replace(OLD, kernel=k), replace(OLD, kernel=k), "SAME") for k in names]
     away = [Row(replace(OLD, kernel=k, n=7 * n), None, "GONE") for k in names for n in (1, 2)]
@@ -717,7 +716,7 @@ BAD_FILES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 
 
 def with_fields(place: str, fields: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
-    """Sets fields of the object at a place such as records.3."""
+    """Sets fields of the object at a path such as records.3."""
 
     def change(data: Any) -> None:
         for key in filter(None, place.split(".")):
@@ -920,7 +919,7 @@ def test_a_folder_one_may_not_enter(cudareduce: Call, tmp_path: Path) -> None:
 
 
 def test_a_baseline_without_any_time_is_refused(cudareduce: Call, tmp_path: Path) -> None:
-    """All skipped is what a bench with too little time writes; a new run of that kind is GONE."""
+    """A bench without time left skips everything; in a candidate such records are GONE."""
     untimed: dict[str, Any] = {
         "verdict": "skip", "reason": "out of time", "time_us": None, "rounds_us": (),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compiled libraries are kept whole: what was damaged, or left half made, is never loaded."""
+"""The cache of compiled libraries: damaged and incomplete ones are never loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What g++ fails at is told from what a kernel gets wrong, and nothing waits for it for ever."""
+"""Failures of g++ are distinguished from errors in the kernel, and time out."""
 
 from __future__ import annotations
 

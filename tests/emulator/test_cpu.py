@@ -84,7 +84,7 @@ def checked(cache: Path) -> Iterator[CpuBackend]:
 
 
 def take(backend: CpuBackend, schedule: str) -> None:
-    """Run what follows under this schedule, be it one that the package itself does not choose."""
+    """Select a schedule, also one that the package does not use by itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu, "SCHEDULES", (schedule,))
         [way] = backend.schedules(1, quick=False)
@@ -141,7 +141,7 @@ def test_right_kernels_are_right_under_every_schedule(any_backend: CpuBackend, e
 def test_backends_with_caches_of_their_own_share_a_process(
     tmp_path: Path, cache: Path, hazards: bool
 ) -> None:
-    """What one has loaded, from whichever folder, the other's kernels are bound to."""
+    """Kernels link to the runtime that was loaded first, from whichever folder."""
     for name in ("one", "two"):  # the runtime is compiled once, which takes seconds
         (tmp_path / name).mkdir()
         shutil.copy(Toolchain(cache, hazards).runtime(), tmp_path / name)
@@ -266,7 +266,7 @@ def test_the_same_seed_gives_the_same_schedule(plain: CpuBackend) -> None:
 def run_fault(
     backend: CpuBackend, entry: str, block: int = 32, n: int = 8, extra: Sequence[int] = ()
 ) -> np.ndarray:
-    """Run a kernel of faults.cu on `n` ones; what it wrote."""
+    """Run a kernel of faults.cu on `n` ones; returns its output."""
     given, out = backend.upload(np.ones(n, np.float32)), backend.allocate(4 * n)
     take(backend, "ascending")
     flags = [backend.upload(np.zeros(1, np.uint32)) for _ in extra]

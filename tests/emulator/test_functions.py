@@ -1,7 +1,7 @@
 """CUDA's built-in functions, one by one, against values that do not come from the emulator.
 
-`tests/data/cuda_functions.json` holds what CUDA 13.0 itself makes of constants: its 16-bit floats
-computed by their host versions, the others folded by nvcc into the machine code.
+`tests/data/cuda_functions.json` holds the values of CUDA 13.0 for constants: 16-bit floats are
+computed by the host versions, the others are folded by nvcc into machine code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ template <class T> __device__ void put(unsigned long long *out, T value) {
 
 
 def evaluate(cpu: CpuBackend, expressions: Sequence[str]) -> list[int]:
-    """The bits of what each C++ expression gives in a kernel."""
+    """The bits of the value of each C++ expression in a kernel."""
     body = "".join(f"put(out + {k}, {e});\n" for k, e in enumerate(expressions))
     text = f'{PUT}extern "C" __global__ void mine(unsigned long long *out) {{\n{body}}}\n'
     [program] = cpu.build([Source(text, "mine", Path("some/mine.cu"))])

@@ -16,7 +16,7 @@ FILE = "groups.cu"
 
 @pytest.fixture(params=[*SCHEDULES, "watched"])
 def backend(request: pytest.FixtureRequest, cpu: CpuBackend, watched: CpuBackend) -> CpuBackend:
-    """Every schedule, and the build that watches: what is right is right there too."""
+    """Every schedule, and the race-detecting build."""
     take(cpu, "ascending" if request.param == "watched" else request.param)
     take(watched, "ascending")
     return watched if request.param == "watched" else cpu
@@ -25,7 +25,7 @@ def backend(request: pytest.FixtureRequest, cpu: CpuBackend, watched: CpuBackend
 def launch(
     backend: CpuBackend, entry: str, outputs: int, block: int, given: Sequence[int] | None = None
 ) -> np.ndarray:
-    """What a kernel writes into so many integers, from the given ones if it takes them."""
+    """The integers that a kernel writes, from the given ones if it takes an input."""
     buffers = [] if given is None else [backend.upload(np.array(given, np.int32))]
     out = backend.allocate(4 * outputs)
     backend.launcher(load(backend, FILE, entry), 1, block, [*buffers, out])()

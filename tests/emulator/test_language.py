@@ -1,4 +1,5 @@
-"""What nvcc takes is taken, what nvcc refuses is refused, what only the emulator lacks is named."""
+"""Code that nvcc accepts is accepted, code that it rejects is rejected, and missing features are
+named."""
 
 from __future__ import annotations
 

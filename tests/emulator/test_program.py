@@ -1,4 +1,4 @@
-"""What a kernel says, checks and takes: printf, assert, shared memory."""
+"""printf, assert, shared memory and arguments of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that store to one place: whoever stores what is there harms nobody."""
+"""Threads that store the same value to one address are no data race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What warps ask of memory, counted from addresses: sectors, bank conflicts, bytes, barriers."""
+"""Memory traffic of warps: sectors, bank conflicts, bytes, barriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a variable holds that is declared without a value, in the text that g++ is given."""
+"""Variables without an initial value are filled in the translated text."""
 
 from __future__ import annotations
 

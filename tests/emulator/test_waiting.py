@@ -1,5 +1,5 @@
-"""Threads that wait for each other in loops: whoever is right is let through, whoever is not is
-found out."""
+"""Threads that wait for each other in loops: correct programs make progress, deadlocks are
+reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of every kernel: each element taken once, one answer a row, and what follows from it."""
+"""Plans of every kernel: each element is reduced once, each row has one result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems(kernel: Kernel) -> Iterator[tuple[int, int]]:
 
 
 def taken(of: Plan, step: Pass) -> np.ndarray:
-    """How often one launch takes each element of its input: what the words of a walk mean."""
+    """How often one launch reduces each element of its input, by the definition of each walk."""
     kernel, rows, block, items, n = of.kernel, of.problem.rows, of.block, of.items, step.n
     parts = max(step.grid // rows, 1)
     thread = np.arange(step.grid * block)

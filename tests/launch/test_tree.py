@@ -24,7 +24,7 @@ def tree_of(nested: Nested, n: int) -> Tree:
 
 
 def test_equal_orders_are_equal_trees() -> None:
-    """Which operand stands to the left makes no difference to a sum."""
+    """The order of the two operands of a sum does not matter."""
     one, other = tree_of(((0, 2), (1, 3)), 4), tree_of(((3, 1), (2, 0)), 4)
     assert one == other
     assert one.hash == other.hash

@@ -1,4 +1,4 @@
-"""Which libraries there are: each can be told of without being imported."""
+"""The list of libraries is made without importing them."""
 
 from __future__ import annotations
 

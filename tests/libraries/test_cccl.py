@@ -1,4 +1,4 @@
-"""CUB and Thrust: what nvcc is told, which headers it is given, and that it takes our source."""
+"""CUB and Thrust: flags of nvcc, selection of headers, and compilation of cccl.cu."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_newest_headers_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_calls_are_named_as_cub_names_them() -> None:
-    """Where CUB has no call of that name, the one that is made in its place is told."""
+    """A reduction without a CUB call of its own names the generic call."""
     called = {peer.name: peer.called for peer in (*cccl.CUB, *cccl.THRUST)}
     mean, places = reduction_of("mean", "float32"), reduction_of("argmax", "float32")
     assert called["cub:run_to_run"](Problem(mean, 100)) == (
@@ -79,7 +79,7 @@ def test_modes_refuse_other_reductions() -> None:
 
 
 def tree(folder: Path, layout: str, version: int = 3004000) -> Path:
-    """A stand-in for CCCL in one of the layouts that users have."""
+    """A fake CCCL tree in one of the layouts of installations."""
     cub, cuda = {
         "checkout": ("cub", "libcudacxx/include"), "toolkit": ("include/cccl",) * 2,
         "include": ("",) * 2,

@@ -175,7 +175,7 @@ def test_processes_that_a_library_starts_are_ended(registry: Registry, cache: Pa
 
 
 def helpers() -> list[Path]:
-    """What SPAWNING has started for this process."""
+    """The helper processes that SPAWNING has started for this process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -204,7 +204,7 @@ def test_verification_ends_at_the_deadline(
 def test_a_remark_quotes_max_time(
     registry: Registry, cache: Path, processes: LibraryWorkers
 ) -> None:
-    """Of the limit of a run libraries have what is left."""
+    """Libraries get the time that is left of the run's limit."""
     asked = replace(job(registry, cache, "FINE", rounds=10**6), max_time_s=77.0)
     for seconds in (3.0, 30.0):  # a process takes its time to begin on a busy machine
         outcome = processes.outcome(asked, Deadline(seconds), lambda: None)
@@ -232,8 +232,8 @@ def test_two_cuda_runtimes_are_a_remark(
 
 @pytest.mark.long
 def test_a_lock_of_a_library_prints_no_warning(cache: Path) -> None:
-    """tqdm, which others bring along, makes one that nobody gives back when its process is ended:
-    Python said so on the terminal, after everything else."""
+    """tqdm, a dependency of libraries, creates a semaphore that a killed process leaks; Python
+    printed a warning about it."""
     code = (
         "from pathlib import Path; from cudareduce.budget import Deadline; "
         "from cudareduce.library.registry import load_registry; "

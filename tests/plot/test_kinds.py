@@ -1,4 +1,4 @@
-"""Figures of result files: which kinds fit, what they contain, and errors."""
+"""Figures of result files: kinds, contents and errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_over_bytes() -> None:
 
 
 def test_collectives_are_drawn_by_themselves() -> None:
-    """They are no bars beside reductions of one GPU, and those are none of theirs."""
+    """Collectives and reductions on one GPU are never in the same figure."""
     both = with_records(load(SWEEP), [*load(SWEEP).records, *collectives().records])
     assert figures([both], "sizes") == figures([load(SWEEP)], "sizes")
     assert figures([both], "busbw") == figures([collectives()], "busbw")

@@ -1,5 +1,5 @@
-"""An ncu that is none: a script on the PATH which prints CSV as the real one does, of figures that
-lie beside it, or gets into the trouble that a file beside it names."""
+"""A fake ncu: a script on the PATH that prints CSV with the values in a file next to it, or fails
+as that file says."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FIGURES = {
 
 
 class FakeNcu:
-    """The script, and what it is to print."""
+    """The script and its output."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -99,7 +99,7 @@ class FakeNcu:
         (self._folder / "figures").write_text(json.dumps(named))
 
     def troubled(self, **trouble: object) -> None:
-        """What goes wrong from now on."""
+        """Make the script fail in this way from now on."""
         (self._folder / "trouble").write_text(json.dumps(trouble))
 
     @property

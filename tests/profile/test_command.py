@@ -1,4 +1,4 @@
-"""`profile`: figures of ncu in words, what is known without a GPU, and what may go wrong."""
+"""`profile`: explained counters, static values, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> FakeNcu
 
 
 def lines_of(out: str) -> dict[str, str]:
-    """Of a table the lines, by what stands at their beginning."""
+    """The lines of a table by their first cell."""
     found = (line.strip().split("  ", 1) for line in out.splitlines() if line.startswith(" "))
     return {pair[0]: pair[1].strip() for pair in found if len(pair) == 2}
 

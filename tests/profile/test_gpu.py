@@ -1,4 +1,4 @@
-"""The real ncu on the first steps of the ladder: what they teach must show in the counters."""
+"""The real ncu on the first kernels of the ladder: counters show what each step improves."""
 
 from __future__ import annotations
 

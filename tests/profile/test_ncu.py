@@ -1,4 +1,4 @@
-"""What ncu prints, read with care; and the process that it watches."""
+"""Parsing the output of ncu, and the process that it profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`profile --static`: what is known without a GPU, in the words of the counters."""
+"""`profile --static`: values without a GPU, under the names of the counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input patterns: every name has elements, exact sums do not round, and values fit where asked."""
+"""Input patterns: every name has elements, exact sums do not round, and values are within range."""
 
 from __future__ import annotations
 

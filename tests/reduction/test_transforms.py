@@ -96,7 +96,7 @@ def test_an_expression_may_not_exit_crash_or_hang(
 
 
 def test_a_product_of_many_is_right(cudareduce: Call) -> None:
-    """Of random values it would be less than float32 can tell from 0."""
+    """A product of random values would underflow in float32."""
     code, out, _ = cudareduce(
         "verify", "reduce_v7_shuffle", "--n", "1000,65537", "--backend", "cpu",
         "--op-expr", "a * b", "--identity", 1,

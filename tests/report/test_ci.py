@@ -1,4 +1,4 @@
-"""What CI services read."""
+"""Annotations, step summary, comment and JUnit XML for CI services."""
 
 from __future__ import annotations
 

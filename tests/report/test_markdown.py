@@ -92,7 +92,7 @@ def test_lineages_stand_apart_and_the_reference_is_named(
 
 
 def test_rows_with_one_reason_share_a_note() -> None:
-    """What is WRONG has a line each."""
+    """WRONG rows have a line each."""
     first = load(RUNS[0]).records[0]
     cases = (
         ("a", "sum", "skip", "no"), ("b", "sum", "skip", "no"), ("c", "max", "skip", "no"),

@@ -1,4 +1,4 @@
-"""Libraries that are none, on a GPU that is none: what they add in which order is known."""
+"""Fake libraries with known summation orders, on a fake GPU."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def adding(adds: Callable[[Array], float]) -> Callable[[CallRequest], PreparedCa
 
 
 def own(request: CallRequest) -> PreparedCall:
-    """A library with a copy of its own of what it adds."""
+    """A library with its own copy of the input."""
     held = [request.data.copy()]
 
     def refill() -> None:

@@ -33,7 +33,7 @@ def call_of(adds: Sum, problem: Problem) -> Call:
 
 
 def reveal_names(adds: Sum, n: int, dtype: str = "float32", limit_s: float = 60.0) -> ProbeResult:
-    """What is found of a function that adds `n` elements."""
+    """The revealed order of a function that adds `n` elements."""
     problem = Problem(reduction_of("sum", dtype), n)
     return Examination(call_of(adds, problem), problem, limit_s).run()
 

@@ -74,7 +74,7 @@ def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_name_is_compared_on_the_problems_of_a_file(cudareduce: Call, tmp_path: Path) -> None:
-    """On its sizes and types, launched as there; what is typed comes first."""
+    """With the file's sizes, types and launch shapes, unless options are given."""
     stored, told = tmp_path / "orders.json", ("--format", "json", *CPU)
     v7, ask = "reduce_v7_shuffle", ("--n", "7,40", "--dtype", "float32,float64", "--block", "64")
     assert cudareduce("reveal", v7, *ask, *CPU, "--json", stored)[0] == 0
@@ -273,7 +273,8 @@ extern "C" __global__ void {name}(const In *in, Out *out, size_t n)
 
 @pytest.mark.long
 def test_kernels_that_misbehave(cudareduce: Call, tmp_path: Path) -> None:
-    """One that crashes, one that does not compile, one that adds otherwise than it says."""
+    """A kernel that crashes, one that does not compile, and one that contradicts its front
+    matter."""
     acts = {"crashes": "out[n << 30] = value;", "broken": "nonsense;", "claims": ""}
     files = [tmp_path / f"{name}.cu" for name in acts]
     for file in files:

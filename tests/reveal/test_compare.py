@@ -1,4 +1,4 @@
-"""A change of order is an exit code; what cannot be told is not passed over."""
+"""Comparison of orders: exit codes, and UNCERTAIN for rows that cannot be decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders found from outside are those that were put there; what is none is told as such."""
+"""Probing finds the orders of functions with a known order, and reports functions without one."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_an_order_that_changes_now_and_then() -> None:
 
 
 def test_an_order_that_seldom_changes() -> None:
-    """Where probes contradict each other in the same way twice, more calls tell."""
+    """If probes contradict each other twice in the same way, more calls decide."""
     calls = iter(range(10**6))
 
     def adds(numbers: Array) -> float:
@@ -245,7 +245,8 @@ def test_reductions_without_a_visible_order_are_refused() -> None:
 
 
 def _as_claimed(registry: Registry, cpu: CpuBackend, name: str, n: int) -> None:
-    """What comes together first is what the plan says, and no sum is deeper than that."""
+    """Checks the revealed tree against the plan: its sums are refined, and its depth is not
+    exceeded."""
     kernel = registry.kernels[name]
     case = Case(kernel, reduction_of("sum", "float32"), kernel.block, kernel.items)
     plan = case.plan(n, 1, cpu.limits())

@@ -1,4 +1,4 @@
-"""Pictures are short, and say what repeats once."""
+"""Pictures of trees are short and draw repeated parts once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_chain_with_another_first_operand() -> None:
 
 
 def test_a_line_fits_80_columns() -> None:
-    """Of what has no pattern the first and the last elements are told."""
+    """Irregular index lists are abbreviated to the first and last ones."""
 
     def shuffled(numbers: Array) -> float:
         return in_turn(np.random.default_rng(1).permutation(numbers))

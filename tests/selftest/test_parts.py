@@ -306,7 +306,7 @@ def test_too_little_time_is_no_verdict(
 
 
 def short(cudareduce: Call, monkeypatch: pytest.MonkeyPatch, *more: object) -> tuple[Any, str]:
-    """What a selftest of one kernel stores, and what it prints."""
+    """The stored and the printed result of a selftest of one kernel."""
     monkeypatch.setattr(parts, "why_no_nvbench", lambda: "no NVBench")
     with NamedTemporaryFile(suffix=".json") as file:
         code, out, _ = cudareduce("selftest", KERNELS[-1], "--quiet", "--json", file.name, *more)

@@ -1,4 +1,4 @@
-"""Energy: power between renewals of the counter, times what a launch takes."""
+"""Energy: power between updates of the counter, times the duration of a launch."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from cudareduce.timing.timer import DeviceTimer
 
 @dataclass
 class Replay:
-    """A timer whose clock advances by what is run, and which writes down what happens."""
+    """A timer whose clock advances by the cost of each launch, with a log of calls."""
 
     clock: float = 0.0
     log: list[str] = field(default_factory=list)
@@ -290,8 +290,7 @@ def test_a_deadline_keeps_the_complete_rounds() -> None:
 
 @pytest.mark.parametrize("left_s", range(1, 8))
 def test_a_deadline_within_a_round_or_warm_up_keeps_the_complete_rounds(left_s: int) -> None:
-    """In half a round or while a new context is warmed up: the third round takes ten times as long
-    as those before, which nobody could know."""
+    """The deadline is in a half round or in a warm-up: the third round takes ten times as long."""
 
     def two_and(left_s: float | None) -> tuple[Measurement, float]:
         timer = Replay()

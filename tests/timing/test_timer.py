@@ -1,4 +1,4 @@
-"""What a timer puts in front of a sample: a read behind launches that leave the place to chance."""
+"""The flush before a sample: a read after a random number of empty launches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log() -> list[str]:
 
 @pytest.fixture
 def timer(log: list[str]) -> DeviceTimer:
-    """A timer on a device that only writes down what is launched."""
+    """A timer on a device that only logs launches."""
     backend = SimpleNamespace(
         info=lambda: DeviceInfo("Device", l2_bytes=60 * 2**20),
         limits=lambda: DeviceLimits(132, 2048),
@@ -80,7 +80,7 @@ def test_other_flushes(timer: DeviceTimer, log: list[str]) -> None:
 
 
 class Refused(Exception):
-    """The driver says no."""
+    """An error of the driver."""
 
 
 class NoMemory(Refused):
@@ -89,7 +89,7 @@ class NoMemory(Refused):
 
 @dataclass
 class Device:
-    """The only GPU that a driver has, with its primary context, and none besides."""
+    """The only GPU of a driver, with its primary context."""
 
     said: Exception
 

@@ -29,8 +29,7 @@ _COMMANDS = {"hazard": ["verify"], "bench": ["bench"]}
 
 @dataclass(frozen=True)
 class Claim:
-    """What a file says of itself: the net that rejects it, or is to, and a pattern of its
-    verdict."""
+    """The claim in a file's comment: the check that rejects it, and a pattern of the verdict."""
 
     net: str
     caught: bool
@@ -38,7 +37,7 @@ class Claim:
 
 
 def claim(path: Path) -> Claim:
-    """What a file says rejects it."""
+    """The claim in a file's comment."""
     text = path.read_text()
     found = re.search(r"// Rejected by: (nothing yet, to be rejected by: )?([^.]+)\.\n", text)
     assert found, f"{path} does not say what rejects it"

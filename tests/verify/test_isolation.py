@@ -1,4 +1,4 @@
-"""Child processes: what they must not import, and how their end is told."""
+"""Verification in worker processes: their imports, and reports of crashes and timeouts."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _cases() -> list[object]:
 
 
 def usual(kernel: Kernel, dtype: str) -> Reduction:
-    """A sum of this type, or what a kernel takes in its place."""
+    """A sum of this type, or another reduction that the kernel supports."""
     wanted = (
         ("sum", dtype),
         ("sum", "int32"),

@@ -1,4 +1,4 @@
-"""The input that is timed, and who watches what timed launches do."""
+"""The timed input, and the monitor of results of timed launches."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_first_pass_is_judged_by_what_the_others_make_of_it(
 def test_an_undecided_kernel_is_timed_and_marked(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:
-    """Here the emulator beside the GPU lacks what the GPU has."""
+    """The emulator lacks a feature that the GPU has."""
     use(monkeypatch, FakeGpu(cache, lazy=True))
     path = tmp_path / "a_kernel.cu"
     path.write_text(RIGHT_KERNEL.format(name="a_kernel", besides="// for GPUs", before=""))

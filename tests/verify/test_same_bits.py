@@ -43,7 +43,7 @@ def test_any_launch_and_start(
 
 
 def test_another_order_has_other_bits(registry: Registry, cpu: CpuBackend) -> None:
-    """The input tells orders apart: a number of fixed warps is part of the order."""
+    """The number of fixed warps is part of the order, and the input shows it."""
     kernel, reduction = registry.kernels[NAME], reduction_of("sum", "float32")
     data = elements(reduction, 60001, 7)
     found = [answer(cpu, replace(kernel, fixed_warps=k), reduction, data) for k in (40, 41, 4096)]

@@ -1,4 +1,5 @@
-"""`verify --sanitize`: what compute-sanitizer says, in a verdict; a script stands in its place."""
+"""`verify --sanitize`: findings of compute-sanitizer become verdicts; a script replaces the
+tool."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def test_a_tool_in_trouble_has_found_nothing() -> None:
 
 @pytest.fixture
 def sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
-    """A script that writes the log that lies beside it for a tool and a kernel, or a clean one."""
+    """A script that writes the log stored for a tool and a kernel, or one without findings."""
     use(monkeypatch, FakeGpu(cache, lazy=True))
     folder = tmp_path / "bin"
     folder.mkdir()

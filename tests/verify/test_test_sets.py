@@ -80,7 +80,7 @@ def _last_block(**other: str) -> str:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A kernel that is wrong, and what a verdict on it must say."""
+    """A wrong kernel, and a text that its verdict must contain."""
 
     body: str
     says: str

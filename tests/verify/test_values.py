@@ -1,5 +1,5 @@
-"""Kernels that are wrong about values alone, as real ones are: each is told by the pattern that is
-there for it, and the right kernel they were made of passes."""
+"""Kernels that are wrong only for certain values: each is rejected by the pattern for it, and the
+right kernel that it is derived from passes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ extern "C" __global__ void values(const In *in, Out *out, size_t n)
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong with a kernel, and the pattern that tells; None if nothing is."""
+    """The fault of a kernel, and the pattern that exposes it; None if there is none."""
 
     name: str
     op: str

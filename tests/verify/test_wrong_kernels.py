@@ -34,7 +34,7 @@ SHAPES: tuple[Shape, ...] = ((1, 1), (33, 1), (1000, 1), (70000, 1))
 
 
 def nets(path: Path) -> list[str]:
-    """What a file says rejects it."""
+    """The checks that reject a file, from its comment."""
     found = re.search(r"Rejected by: ([\w, ]+)\.", path.read_text())
     assert found, f"{path} does not say what rejects it"
     return found[1].split(", ")

@@ -74,13 +74,13 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def known() -> dict[object, Any]:
-    """What nvcc has made, by what of, wherever that lies, and what is in it."""
+    """The results of nvcc that are reused, by kernel source."""
     return {}
 
 
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch, known: dict[object, Any]) -> None:
-    """Nothing is compiled twice, unless a test forgets what is known."""
+    """Compile each kernel once, unless a test clears the results."""
     compiling, reading = Nvcc.compile, Disassembler.read
 
     def compile_once(self: Nvcc, source: Source, arch: int) -> Compiled | BuildError:

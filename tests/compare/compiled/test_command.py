@@ -1,4 +1,4 @@
-"""`check --compile`: what nvcc makes of kernels, and edits that must not pass."""
+"""`check --compile`: compiled kernels against a baseline, and edits that must fail."""
 
 from __future__ import annotations
 
@@ -317,8 +317,7 @@ def test_a_release_or_a_fence_makes_a_partial_result_visible(arrival: str, relea
 
 
 def test_a_ticket_is_no_arrival() -> None:
-    """With tickets the last count is the arrival; without them nothing behind it makes up for a
-    fence."""
+    """With tickets the last count is the arrival. Without tickets a fence must precede it."""
     kernels = load_registry([]).kernels
     draw, arrival = "atom.global.inc.u32 %r1, [%rd2], 7;", "atom.relaxed.gpu.global.add.u32 %r1;"
 
@@ -520,7 +519,7 @@ def test_changed_and_new_kernels_pass_and_missing_ones_do_not(
 def test_a_kernel_that_does_not_compile(
     cudareduce: Call, tree: Path, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was known, and a new one: the compiler's error is told once for each."""
+    """A kernel of the baseline and a new one: the error is reported once for each."""
     edit(tree, "kernel_vector", ("value = (four.x", "value = nonsense + (four.x"))
     text = (tree / "ladder" / "kernel_vector.cu").read_text()
     (tree / "ladder" / "kernel_other.cu").write_text(text.replace("vector(", "other("))

@@ -1,4 +1,4 @@
-"""Edits of kernels that cost time, and edits that cost none: what the gate says of each."""
+"""Edits that make kernels slower, and edits that do not: the verdicts of `check --compile`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ATOMIC = "atomic/reduce_block_atomic"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Text that takes the place of another in a kernel; `word` must be in what is told, and be the
-    cause where it fails."""
+    """Replaces a text in a kernel. `word` must be in the report, and be the cause if the edit
+    fails."""
 
     kernel: str
     old: str
@@ -182,7 +182,7 @@ def edited(edit: Edit, folder: Path) -> tuple[Kernel, Kernel]:
 
 
 def judged(edit: Edit, folder: Path, tools: Tools, *architectures: int) -> list[UnitRow]:
-    """What the gate makes of an edit."""
+    """The verdict of `check --compile` on an edit."""
     pair = edited(edit, folder)
     old, new = (
         compile_all(jobs([k], architectures, None), tools.nvcc, tools.disassembler, True)

@@ -1,4 +1,4 @@
-"""What is compiled: one reduction for every architecture, all types and operators for one."""
+"""The compiled units: one reduction for every architecture, all types and operators for one."""
 
 from __future__ import annotations
 
