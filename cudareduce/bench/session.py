@@ -276,7 +276,8 @@ class Session:
         for key in queues:
             left.setdefault(key[0], set()).add(key)
         case_s = {case: sum(seconds[key] for key in keys) for case, keys in left.items()}
-        order = sorted(left, key=lambda case: -case_s[case])
+        # Of two kernels with equal work, the one that keeps the order of operands takes longer.
+        order = sorted(left, key=lambda case: (-round(case_s[case], 2), case.kernel.order == "any"))
         queues = {
             key: queues[key] for case in (*order[-1:], *order[:-1]) for key in queues
             if key[0] == case
