@@ -93,15 +93,15 @@ class Series:
 
 def all_series(entries: Sequence[Entry]) -> list[Series]:
     """All series in the runs of one kind of machine, in order of first appearance."""
-    found: dict[Identity, list[tuple[Entry, Record]]] = {}
+    by_problem: dict[Identity, list[tuple[Entry, Record]]] = {}
     for entry in entries:
         counts = Counter(map(problem, entry.records))
         for record in entry.records:
             # A new default launch shape continues the series, unless a run has several of a kernel.
             key = identity(record) if counts[problem(record)] > 1 else problem(record)
-            found.setdefault(key, []).append((entry, record))
-    made = (_series(some) for some in found.values())
-    return [series for series in made if series.points]
+            by_problem.setdefault(key, []).append((entry, record))
+    all_curves = (_series(some) for some in by_problem.values())
+    return [series for series in all_curves if series.points]
 
 
 def _series(runs: Sequence[tuple[Entry, Record]]) -> Series:
@@ -147,7 +147,7 @@ _Array = np.ndarray
 def change_points(logs: Sequence[float]) -> list[int]:
     """The change points of a series of logarithms of times: the runs at which new levels begin."""
     series = _without_outliers(np.asarray(logs, float))
-    found: list[int] = []
+    points: list[int] = []
     todo = [(0, len(series))]
     while todo:
         first, end = todo.pop()
@@ -161,10 +161,10 @@ def change_points(logs: Sequence[float]) -> list[int]:
         if chance >= _LEVEL:
             cuts, chance = [len(part) // 2], _trend_p_value(part)
         if chance < _LEVEL:
-            places = [first, *(first + at for at in cuts), end]
-            found += places[1:-1]
-            todo += pairwise(places)
-    return sorted(found)
+            bounds = [first, *(first + at for at in cuts), end]
+            points += bounds[1:-1]
+            todo += pairwise(bounds)
+    return sorted(points)
 
 
 def _without_outliers(series: _Array) -> _Array:

@@ -123,13 +123,13 @@ def check_compiled(request: CheckRequest) -> int:
     )  # fmt: skip
     if not request.update_baseline:
         return worst_exit_code(codes | ({5} if other else set()))
-    made = CompiledSet(
+    compiled = CompiledSet(
         tool(request.argv), tools.nvcc.version, NVCC_FLAGS,
         tools.disassembler.version if tools.disassembler else None, tuple(architectures),
         tuple(new.units), tuple(new.traffic),
     )  # fmt: skip
     lost = bool(stored and stored.traffic and not new.traffic)
-    return _update(request, path, made, codes, rows, lost)
+    return _update(request, path, compiled, codes, rows, lost)
 
 
 #: The number of kernels in the control group.
@@ -230,9 +230,9 @@ def _is_unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
     """Whether the base has the same text."""
     if kernel.id not in base:
         return False
-    mine, theirs = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
+    head_texts, base_texts = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
                     for k in (kernel, base[kernel.id]))  # fmt: skip
-    return bool(mine) and mine == theirs
+    return bool(head_texts) and head_texts == base_texts
 
 
 def _why_not_timed(request: CheckRequest, trees: Trees) -> str | None:
@@ -287,7 +287,7 @@ def _refuse_incomplete_baseline(
 
 
 def _update(
-    request: CheckRequest, path: Path, made: CompiledSet, codes: set[int],
+    request: CheckRequest, path: Path, compiled: CompiledSet, codes: set[int],
     rows: Sequence[UnitRow], lost: bool,
 ) -> int:  # fmt: skip
     """Write the new baseline, unless a rule is broken or a kernel missing. Raises
@@ -304,7 +304,7 @@ def _update(
             f"{path} would lose its counts of memory accesses: install g++, or delete the file "
             "first"
         )
-    write_text(path, to_json(made))
+    write_text(path, to_json(compiled))
     say(f"wrote the new baseline to {path}", request.quiet)
     return 0
 
@@ -448,8 +448,8 @@ def _group_text(rows: Sequence[UnitRow]) -> str:
     (op, dtype), *others = dict.fromkeys((row.unit.op, row.unit.dtype) for row in rows)
     stages = {row.unit.stage for row in rows} - {"only"}
     stage = f" {stages.pop()}" if len(stages) == 1 else ""
-    mine = [row.unit.arch for row in rows if (row.unit.op, row.unit.dtype) == (op, dtype)]
-    text = f"{op} {dtype}{stage} sm_{','.join(map(str, dict.fromkeys(mine)))}"
+    archs = [row.unit.arch for row in rows if (row.unit.op, row.unit.dtype) == (op, dtype)]
+    text = f"{op} {dtype}{stage} sm_{','.join(map(str, dict.fromkeys(archs)))}"
     if not others:
         return text
     return f"{text}; {len(others)} more" if len(others) > 1 else f"{text}; {' '.join(others[0])}"

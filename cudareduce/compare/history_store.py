@@ -106,9 +106,9 @@ def _record(values: Any) -> Record:
 
 def moment(text: str) -> datetime:
     """Parse an ISO 8601 time, in UTC unless it has a zone. Raises ValueError."""
-    found = datetime.fromisoformat(text)
+    parsed = datetime.fromisoformat(text)
     try:
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{text} is outside of years 1 to 9999") from None
 
@@ -166,16 +166,16 @@ def files(folder: Path) -> list[Path]:
 
 def read(folder: Path) -> History:
     """Load a history. Raises UsageError if it cannot be read or has no runs."""
-    found: dict[str, tuple[Entry, ...]] = {}
+    entries: dict[str, tuple[Entry, ...]] = {}
     omitted: list[str] = []
     try:
         for path in files(folder):
-            found[path.name], unfit = _entries(path)
+            entries[path.name], unfit = _entries(path)
             omitted += unfit
     except OSError as error:
         raise UsageError(f"cannot read {folder}: {error.strerror}; name another folder") from None
-    if any(found.values()):
-        return History(found, tuple(omitted))
+    if any(entries.values()):
+        return History(entries, tuple(omitted))
     if omitted:
         raise UsageError(f"{omitted[0]}: remove it, {folder} has no other run")
     raise UsageError(

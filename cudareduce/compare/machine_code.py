@@ -161,10 +161,10 @@ def parse_instructions(printed: str, entry: str) -> Iterator[Instruction]:
         function = _FUNCTION.match(line)
         if function:
             inside = function[1] == entry
-        found = _INSTRUCTION.match(line) if inside else None
-        if found and found["opcode"] != "NOP":  # padding at the end
+        match = _INSTRUCTION.match(line) if inside else None
+        if match and match["opcode"] != "NOP":  # padding at the end
             yield Instruction(
-                found["address"], " ".join(found["text"].split()), found["opcode"], found["rest"]
+                match["address"], " ".join(match["text"].split()), match["opcode"], match["rest"]
             )
 
 
@@ -247,8 +247,8 @@ def parse_resources(messages: str, entry: str) -> Resources:
     text = messages[begin.end() :]
 
     def number(pattern: str) -> int:
-        found = re.search(pattern, text)
-        return int(found[1]) if found else 0
+        match = re.search(pattern, text)
+        return int(match[1]) if match else 0
 
     return Resources(
         registers=number(r"Used (\d+) registers"),

@@ -76,13 +76,13 @@ class Nvcc:
 
 def find_nvcc(wanted: str | None = None) -> Nvcc:
     """The nvcc of the wanted version, else the first found. Raises EnvironmentProblem."""
-    found = [Nvcc(path, version) for path, version in installed("nvcc")]
-    if not found:
+    compilers = [Nvcc(path, version) for path, version in installed("nvcc")]
+    if not compilers:
         raise EnvironmentProblem(
             "nvcc was not found: install the CUDA toolkit and put its bin folder on the PATH, or "
             "pip install 'cudareduce[compile]'"
         )
-    return next((nvcc for nvcc in found if nvcc.version == wanted), found[0])
+    return next((nvcc for nvcc in compilers if nvcc.version == wanted), compilers[0])
 
 
 #: A load of at least 16 bytes, or a bulk copy.
@@ -209,21 +209,21 @@ def reading_stage(kernel: Kernel, reduction: Reduction) -> Stage:
 
 def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | None) -> list[Job]:
     """What to compile; `sample` is the architecture for all types and operators."""
-    found = []
+    all_jobs = []
     for kernel in dict.fromkeys(kernels):
         reduction = main_reduction(kernel)
         if reduction is None:
             continue
-        found += [
+        all_jobs += [
             Job(kernel, reduction, stage, arch)
             for stage in _stages(kernel, reduction)
             for arch in architectures if _takes(kernel, arch)
         ]  # fmt: skip
         if sample is not None and sample in architectures and _takes(kernel, sample):
-            found += [
+            all_jobs += [
                 Job(kernel, r, reading_stage(kernel, r), sample) for r in sample_reductions(kernel)
             ]
-    return found
+    return all_jobs
 
 
 def sample_of(architectures: Sequence[int]) -> int:
@@ -286,9 +286,9 @@ def compile_all(
         ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
         results = list(pool.map(compile_one, todo))
-    made = [result for result in results if not isinstance(result, Failed)]
+    units = [result for result in results if not isinstance(result, Failed)]
     return Side(
-        units=tuple(unit for unit, _ in made),
-        broken={unit.key: rules for unit, rules in made},
+        units=tuple(unit for unit, _ in units),
+        broken={unit.key: rules for unit, rules in units},
         failed=tuple(result for result in results if isinstance(result, Failed)),
     )

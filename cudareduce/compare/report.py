@@ -234,8 +234,8 @@ def counts_text(rows: Sequence[Row], rules: Rules) -> str:
     """The number of rows per verdict: `24 compared: 1 SLOWER, 23 SAME`."""
     counts = Counter(_verdict_word(row, rules) for row in rows)
     words = (*VERDICTS, _NOT_JUDGED)
-    found = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
-    return f"{len(rows)} compared: {found or 'nothing'}"
+    counted_words = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+    return f"{len(rows)} compared: {counted_words or 'nothing'}"
 
 
 def _worst_first(rows: Iterable[Row]) -> list[Row]:
@@ -272,7 +272,8 @@ def _rows_to_show(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
             for row in apart:
                 sizes.setdefault(reduction_text(row.record), []).append(size(row))
             what = "; ".join(
-                f"{reduction} {first_few(found, _FIRST_FEW)}" for reduction, found in sizes.items()
+                f"{reduction} {first_few(problem_sizes, _FIRST_FEW)}"
+                for reduction, problem_sizes in sizes.items()
             )
             kernels = first_few((row.record.kernel for row in apart), _FIRST_FEW)
             notes.append(
@@ -413,32 +414,32 @@ def _sentence(row: Row) -> str:
 def _findings(rows: Iterable[Row], judging: Judging, drift: ControlGroup | None) -> list[Finding]:
     """Findings for a CI service, worst first. UNCERTAIN and GONE rows count as skipped unless they
     fail the check."""
-    found = []
+    findings = []
     if drift:
         text = _machine_text(drift).removeprefix("MACHINE: ")
-        found.append(Finding("the machine", "unchanged kernels", "MACHINE", text, "failed"))
+        findings.append(Finding("the machine", "unchanged kernels", "MACHINE", text, "failed"))
     for row in _worst_first(rows):
         undecided = row.verdict in ("UNCERTAIN", "GONE")
-        found.append(Finding(
+        findings.append(Finding(
             called(row.record), problem_text(row.record), row.verdict, _sentence(row),
             "failed" if row_code(row, judging) else "skipped" if undecided else "passed",
             (row.new.time_us or 0.0) / 1e6 if row.new else 0.0,
         ))  # fmt: skip
-    return found
+    return findings
 
 
 def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     """The smallest slowdown found with 95 % probability: of the median row and of the noisiest."""
     judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
-    found = sorted(
+    slowdowns = sorted(
         detectable_slowdown(row.change.half_width, max(
             row.threshold, expm1(row.taken_out.scatter) if row.taken_out else 0.0
         ))
         for row in judged if row.change and row.threshold
     )  # fmt: skip
-    if not found:
+    if not slowdowns:
         return []
-    middle, most = (100 * found[k] for k in (len(found) // 2, -1))
+    middle, most = (100 * slowdowns[k] for k in (len(slowdowns) // 2, -1))
     noisiest = f" (noisiest row: {most:.2g} %)" if most > 1.1 * middle else ""
     return [f"This comparison detects slowdowns >= {middle:.2g} % with 95 % probability{noisiest}."]
 

@@ -69,7 +69,7 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
     """The change of each pair of old and new rounds in us, each with at least two rounds. `paired`:
     both sides were measured in the same rounds, so that common changes of a round cancel. Otherwise
     the rounds are independent and may scatter differently (Welch)."""
-    found: list[Change | None] = [None] * len(pairs)
+    results: list[Change | None] = [None] * len(pairs)
     shapes: dict[tuple[int, int], list[int]] = {}
     for k, (old, new) in enumerate(pairs):
         shapes.setdefault((len(old), len(new)), []).append(k)
@@ -82,14 +82,14 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
         step = EVENT_TICK_US / 2 * (np.exp(-before).mean(axis=1) + np.exp(-after).mean(axis=1))
         ends = np.clip((middle, low - step, high + step), -_FAR, _FAR)
         for k, *values in zip(members, *ends, strict=True):
-            found[k] = Change(*(exp(value) for value in values))
-    return [change for change in found if change is not None]
+            results[k] = Change(*(exp(value) for value in values))
+    return [change for change in results if change is not None]
 
 
 def _shifts(old: _Array, new: _Array, paired: bool) -> Estimate:
     """Shifts of logarithms with intervals, by rows: by ranks where a round is an outlier."""
     low, high = _by_means(old, new, paired)
-    found = new.mean(axis=1) - old.mean(axis=1), low, high
+    shifts = new.mean(axis=1) - old.mean(axis=1), low, high
     sides = (new - old,) if paired else (old, new)
     odd = [find_outliers(side).sum(axis=1) for side in sides]
     few = [
@@ -101,9 +101,9 @@ def _shifts(old: _Array, new: _Array, paired: bool) -> Estimate:
             paired_shift_by_ranks((new - old)[ranked], CONFIDENCE) if paired
             else shift_by_ranks(old[ranked], new[ranked], CONFIDENCE)
         )  # fmt: skip
-        for values, better in zip(found, by_ranks, strict=True):
+        for values, better in zip(shifts, by_ranks, strict=True):
             values[ranked] = better
-    return found
+    return shifts
 
 
 def find_outliers(logs: _Array) -> _Array:
@@ -190,8 +190,8 @@ def _ar1(count: int, rho: float) -> tuple[float, float, float]:
 
 
 def widened(
-    pairs: Sequence[tuple[Rounds, Rounds]], found: Sequence[Change], groups: Sequence[object], *,
-    paired: bool = False,
+    pairs: Sequence[tuple[Rounds, Rounds]], measured_changes: Sequence[Change],
+    groups: Sequence[object], *, paired: bool = False,
 ) -> list[Change]:  # fmt: skip
     """The changes with intervals that allow for autocorrelated rounds; never narrower.
 
@@ -207,12 +207,12 @@ def widened(
         sides.append([logs[1] - logs[0]] if together else logs)
     rho = autocorrelation([logs for some in sides for logs in some])
     if not rho:
-        return list(found)
+        return list(measured_changes)
     pooled: dict[object, list[float]] = {}
     for group, some in zip(groups, sides, strict=True):
         pooled.setdefault(group, []).extend(float(logs.var(ddof=1)) for logs in some)
     changed = []
-    for change, group, some in zip(found, groups, sides, strict=True):
+    for change, group, some in zip(measured_changes, groups, sides, strict=True):
         least = float(np.mean(pooled[group])) if rho >= _ALIKE else 0.0
         count, variance, freedom = max(map(len, some)), 0.0, 0.0
         for side in some:

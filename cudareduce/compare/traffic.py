@@ -147,13 +147,13 @@ class _Counter:
             raise programs
         reduction = case.reduction
         data = np.ones(plan.problem.elements, reduction.dtype.storage)
-        given = [backend.upload(data) for _ in range(reduction.inputs)]
-        bound = Bound(backend, plan, programs, given[0], other=given[1] if given[1:] else None)
+        inputs = [backend.upload(data) for _ in range(reduction.inputs)]
+        bound = Bound(backend, plan, programs, inputs[0], other=inputs[1] if inputs[1:] else None)
         backend.traffic()
         bound.run()
         totals = backend.traffic()
         bound.release()
-        backend.free(*given)
+        backend.free(*inputs)
         return Traffic(
             kernel=case.kernel.id, op=reduction.op.name, dtype=reduction.dtype.name,
             block=case.block, items=case.items, **totals,

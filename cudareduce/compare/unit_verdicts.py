@@ -224,9 +224,9 @@ class UnitRow:
     @property
     def unit(self) -> Unit | Failed:
         """The new unit if there is one, else the old one."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        compiled = self.new or self.old
+        assert compiled is not None
+        return compiled
 
     @property
     def text(self) -> str:
@@ -298,7 +298,7 @@ def _pair_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow
     """The rows and those of units that are gone. A new unit with the code of one that is gone is
     RENAMED."""
     by_code = {unit.code_key: unit for unit in gone if unit.code}
-    found: list[UnitRow] = []
+    paired: list[UnitRow] = []
     renamed: set[Key] = set()
     for row in rows:
         if row.verdict == "NEW" and isinstance(row.new, Unit) and row.new.code:
@@ -306,9 +306,9 @@ def _pair_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow
             if before is not None:
                 renamed.add(before.key)
                 row = UnitRow(before, row.new, "RENAMED", (f"was {before.kernel}",))
-        found.append(row)
+        paired.append(row)
     why = ("it is not compiled any more",)
-    return [*found, *(UnitRow(u, None, "GONE", why) for u in gone if u.key not in renamed)]
+    return [*paired, *(UnitRow(u, None, "GONE", why) for u in gone if u.key not in renamed)]
 
 
 def resources_text(used: Resources | None) -> str:

@@ -54,8 +54,8 @@ class Unit:
 
     def same_as(self, other: Unit) -> bool:
         """Whether machine code and launch are identical."""
-        mine, theirs = ((u.cubin_sha, u.block, u.items) for u in (self, other))
-        return mine == theirs
+        own_code, other_code = ((u.cubin_sha, u.block, u.items) for u in (self, other))
+        return own_code == other_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +103,15 @@ class CompiledSet:
     schema: int = SCHEMA
 
 
-def to_json(made: CompiledSet) -> str:
+def to_json(compiled: CompiledSet) -> str:
     """One unit per line, so that a diff shows which kernels changed; resources that are zero are
     omitted."""
-    head = asdict(replace(made, units=(), traffic=()))
-    units = [unit_values(unit) for unit in made.units]
+    head = asdict(replace(compiled, units=(), traffic=()))
+    units = [unit_values(unit) for unit in compiled.units]
     for values in units:
         used = values["resources"].items()
         values["resources"] = {name: n for name, n in used if n or name == "registers"}
-    lists = {"units": units, "traffic": [asdict(each) for each in made.traffic]}
+    lists = {"units": units, "traffic": [asdict(each) for each in compiled.traffic]}
     body = json.dumps({key: value for key, value in head.items() if key not in lists}, indent=1)
     for name, items in lists.items():
         lines = ",\n".join(f"  {json.dumps(item, separators=(',', ':'))}" for item in items)
@@ -205,9 +205,9 @@ def _unit(values: Any) -> Unit:
 
 def _read(kind: type[_Item], values: Any) -> _Item:
     """A dataclass of texts and counts. Raises Unfit. Counts of newer versions are ignored."""
-    made = parse(kind, values)
+    item = parse(kind, values)
     for f in fields(kind):  # type: ignore[arg-type]
-        value = getattr(made, f.name)
+        value = getattr(item, f.name)
         if isinstance(value, int) and value < (f.name in ("block", "items", "arch")):
             raise Unfit(f"{f.name} is {value}")
-    return made
+    return item

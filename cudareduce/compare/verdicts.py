@@ -165,9 +165,9 @@ class Row:
     @property
     def record(self) -> Record:
         """The new record if there is one, else the old one."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        either = self.new or self.old
+        assert either is not None
+        return either
 
     @property
     def in_doubt(self) -> bool:

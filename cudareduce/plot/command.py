@@ -43,18 +43,18 @@ def plot(request: PlotRequest) -> int:
     files = {style: path for style, path in requested.items() if path is not None}
     check_image_files(files, request.results)
     runs = list(runs_of(request.results).values())
-    found = figures(runs, request.kind, request.only, request.n)
-    if request.n and not any(isinstance(figure, Bars) for figure in found):
+    drawn = figures(runs, request.kind, request.only, request.n)
+    if request.n and not any(isinstance(figure, Bars) for figure in drawn):
         say("--n has no effect here: only ladder and gpus are drawn at one size")
     if files:
         from cudareduce.plot.vega import image
 
         for style, path in files.items():
-            write_bytes(path, image(found, style))
-            say(f"{path} shows {counted(len(found), 'chart')}")
+            write_bytes(path, image(drawn, style))
+            say(f"{path} shows {counted(len(drawn), 'chart')}")
         return 0
     width = max(MIN_WIDTH, shutil.get_terminal_size().columns)
-    for figure in found:
+    for figure in drawn:
         print(text_chart(figure, width, colour=_use_colour()))
     return 0
 

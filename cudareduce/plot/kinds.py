@@ -85,23 +85,23 @@ def figures(
         _check_one_device(runs)
     if kind in _JOINED:
         _check_no_duplicates(_join(problems))
-    found = _change(runs, only) if kind == "change" else _build(kind, problems, sizes)
-    if not found and sizes and _build(kind, problems, ()):
+    built = _change(runs, only) if kind == "change" else _build(kind, problems, sizes)
+    if not built and sizes and _build(kind, problems, ()):
         available = sorted({_elements(r) for p in problems for r in p.records})
         raise UsageError(
             f"these results have no times at n = {_some_sizes(sizes)}; "
             f"they have n = {_some_sizes(available)}"
         )
-    if not found:
+    if not built:
         raise UsageError(f"nothing to draw as {kind}: it shows {KINDS[kind]}")
-    return found
+    return built
 
 
 def all_figures(run: Run) -> dict[str, list[Figure]]:
     """The figures of every kind that one run has data for, by kind."""
     problems = _problems(run)
-    found = {kind: _build(kind, problems, ()) for kind in KINDS if kind not in _COMPARISONS}
-    return {kind: figures for kind, figures in found.items() if figures}
+    by_kind = {kind: _build(kind, problems, ()) for kind in KINDS if kind not in _COMPARISONS}
+    return {kind: figures for kind, figures in by_kind.items() if figures}
 
 
 def comparison_figures(runs: Sequence[Run]) -> dict[str, list[Figure]]:
@@ -160,7 +160,7 @@ def _problems(run: Run, only: Sequence[str] = ()) -> list[_Problem]:
         lambda r: (r.op, r.map, r.dtype, r.acc, r.rows == 1, r.timing, r.region, r.ranks,
                    r.kernel if r.collective else None),
     )  # fmt: skip
-    found = []
+    problems = []
     for records in groups.values():
         with_libraries = [r for r in records if r.context]
         selected = [r for r in with_libraries or records if _matches(r, only)]
@@ -168,8 +168,8 @@ def _problems(run: Run, only: Sequence[str] = ()) -> list[_Problem]:
         if timed:
             failed = tuple(r for r in selected if r.verdict != "pass")
             device = _known_facts(run.device)
-            found.append(_Problem(_problem_title(timed, device), device, timed, failed))
-    return found
+            problems.append(_Problem(_problem_title(timed, device), device, timed, failed))
+    return problems
 
 
 def _matches(r: Record, only: Sequence[str]) -> bool:
@@ -423,7 +423,7 @@ def _cache_size(problem: _Problem, sizes: set[int]) -> tuple[Reference, ...]:
 def _over_sms(problem: _Problem) -> list[Figure]:
     """Bandwidth over the number of active SMs, for each size that was timed on some of them; a
     record without a limit used all SMs."""
-    found: list[Figure] = []
+    drawn: list[Figure] = []
     for n in sorted({_elements(r) for r in problem.records if r.sms is not None}):
         records = [r for r in problem.records if _elements(r) == n]
         sm_count = problem.device.sm_count or max(r.sms or 1 for r in records)
@@ -436,8 +436,8 @@ def _over_sms(problem: _Problem) -> list[Figure]:
         title = f"Bandwidth over SMs, n = {size_text(n)}: {problem.title}"
         limits = _limits("y", problem.device, records)
         notes = _grey_notes(series)
-        found.append(Lines(title, Axis("active SMs"), _BANDWIDTH, series, limits, notes))
-    return found
+        drawn.append(Lines(title, Axis("active SMs"), _BANDWIDTH, series, limits, notes))
+    return drawn
 
 
 def _bus_bandwidth(problem: _Problem) -> list[Figure]:
@@ -523,7 +523,7 @@ def _requested_sizes(records: Iterable[Record], sizes: Sequence[int]) -> list[in
 def _ladder(problem: _Problem, sizes: Sequence[int]) -> list[Figure]:
     """A bar for each kernel at each requested size, in the order of the file."""
     all_sms = [r for r in problem.records if r.sms is None]
-    found: list[Figure] = []
+    drawn: list[Figure] = []
     for n in _requested_sizes(all_sms, sizes):
         records = [r for r in all_sms if _elements(r) == n]
         surplus = len(records) - _MAX_BARS
@@ -538,8 +538,8 @@ def _ladder(problem: _Problem, sizes: Sequence[int]) -> list[Figure]:
         notes += _undrawn_notes([r for r in problem.undrawn if _elements(r) == n], with_sizes=False)
         title = f"Bandwidth at n = {size_text(n)}: {problem.title}"
         bars = tuple(map(_bandwidth_bar, records))
-        found.append(Bars(title, _BANDWIDTH, bars, limits, tuple(notes)))
-    return found
+        drawn.append(Bars(title, _BANDWIDTH, bars, limits, tuple(notes)))
+    return drawn
 
 
 def _bandwidth_bar(r: Record) -> Bar:
@@ -559,7 +559,7 @@ def _gpus(problems: Sequence[_Problem], sizes: Sequence[int]) -> list[Figure]:
         return r.reduced, r.dtype, r.acc, r.rows == 1, r.timing, r.region
 
     groups = group_by(problems, same)
-    found: list[Figure] = []
+    drawn: list[Figure] = []
     for group in groups.values():
         # The last record wins if several files of one device have the same case.
         cases = {
@@ -578,8 +578,8 @@ def _gpus(problems: Sequence[_Problem], sizes: Sequence[int]) -> list[Figure]:
             references = (Reference("x", 100.0, "ceiling"),)
             axis = Axis("share of the ceiling (%)")
             note = "ceiling: bandwidth of a read-only kernel on the same GPU in the same rounds"
-            found.append(Bars(title, axis, bars, references, (note,)))
-    return found
+            drawn.append(Bars(title, axis, bars, references, (note,)))
+    return drawn
 
 
 def _share_bar(device: str, r: Record) -> Bar:

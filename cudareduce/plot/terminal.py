@@ -102,10 +102,10 @@ def _grid(figure: Grid, width: int) -> Iterator[str]:
         columns = figure.columns[start : start + abreast]
         yield f" {'':<{names}} {' '.join(f'{name:<{column}}' for name in columns)}".rstrip()
         for row in figure.rows:
-            found = [cells.get((row, name)) for name in columns]
+            row_cells = [cells.get((row, name)) for name in columns]
             words = (
                 shorten(shown(cell.name), column - 2) + " ~" * bool(cell.ties) if cell else ""
-                for cell in found
+                for cell in row_cells
             )
             yield f" {row:<{names}} {' '.join(f'{word:<{column}}' for word in words)}".rstrip()
 
@@ -158,10 +158,10 @@ def _draw_limits(
         xs, ys = (across, (at, at)) if flat else ((at, at), up)
         marker = plotext.marker("─" if flat else "│", quiet)
         panel.draw(panel.signal(list(xs), list(ys), marker=marker).lines(True))
-        place = (at + (across[1] - across[0]) / 50, up[0])
+        position = (at + (across[1] - across[0]) / 50, up[0])
         if flat:
-            place = (_free_stretch(figure, at, across, len(line.label) / characters), at)
-        panel.draw(panel.text(*place, plotext.colorize(f"{line.label} ", _QUIET)))
+            position = (_free_stretch(figure, at, across, len(line.label) / characters), at)
+        panel.draw(panel.text(*position, plotext.colorize(f"{line.label} ", _QUIET)))
 
 
 def _free_stretch(figure: Lines, y: float, across: tuple[float, float], share: float) -> float:
@@ -191,9 +191,9 @@ def _draw_series(
     import plotext
 
     heights = [_position(figure.y, series.points[-1].y) for series in figure.highlighted]
-    places = spread(heights, gap, *ends)
+    positions = spread(heights, gap, *ends)
     styles = cycle(zip(ascii_lowercase, cycle(_COLOURS), strict=False))
-    for series, place in zip(figure.highlighted, places, strict=True):
+    for series, label_y in zip(figure.highlighted, positions, strict=True):
         is_limit = series.role == "limit"
         letter, colour = ("·", _QUIET) if is_limit else next(styles)
         pixel = plotext.pixel(foreground=colour)
@@ -203,7 +203,7 @@ def _draw_series(
         panel.draw(panel.signal(xs, ys, marker=line).lines(True))
         panel.draw(panel.signal(xs, ys, marker=plotext.marker(letter, pixel)))
         name = f"{letter} {shorten(shown(series.name), length)}"
-        panel.draw(panel.text(x, place, plotext.colorize(name, colour)))
+        panel.draw(panel.text(x, label_y, plotext.colorize(name, colour)))
 
 
 def _draw_ticks(panel: Any, figure: Lines, bottom: float, top: float) -> None:

@@ -179,7 +179,7 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
     dash = {"field": "role", "type": "nominal", "legend": None, "scale": _scale_of(roles)}
     shape = {"field": "name", "type": "nominal", "legend": None, "scale": {"domain": [*colours]}}
     tooltip = _tooltip(name="name", where=figure.x.title, text="measured")
-    place = {"x": x, "y": y, "tooltip": tooltip}
+    encoding = {"x": x, "y": y, "tooltip": tooltip}
     end = {"value": {"expr": f"width + {_LEADER}"}}
     is_grey, is_coloured = ([{"filter": f"{sign}datum.highlighted"}] for sign in ("!", ""))
     labels = {"data": {"values": _labels(figure)}}
@@ -189,7 +189,7 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
          "encoding": {"x": x, "y": y, "detail": {"field": "name"}, "strokeDash": dash}},
         {"transform": is_grey, "mark": {"type": "point", "filled": True, "size": 12,
                                         "color": theme.faint, "opacity": 1},
-         "encoding": place},
+         "encoding": encoding},
         {"transform": is_coloured, "mark": {"type": "area", "opacity": 0.2},
          "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"},
                       "color": colour}},
@@ -197,7 +197,7 @@ def _lines(figure: Lines, theme: Theme) -> Spec:
          "encoding": {"x": x, "y": y, "color": colour, "strokeDash": dash}},
         {"transform": [{"filter": "datum.highlighted && datum.role !== 'limit'"}],
          "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
-         "encoding": {**place, "color": colour, "shape": shape}},
+         "encoding": {**encoding, "color": colour, "shape": shape}},
         {**labels, "mark": {"type": "rule", "strokeWidth": 0.7, "opacity": 0.7},
          "encoding": {"x": x, "y": y, "x2": end, "y2": {"field": "label_y"}, "color": colour}},
         {**labels, "mark": {"type": "text", "align": "left", "dx": _LABEL, "fontSize": 11},
@@ -239,36 +239,36 @@ def _labels(figure: Lines) -> list[Spec]:
     low, high = (log10(y) if is_log else y for y in figure.y_range)
     ends = [series.points[-1] for series in figure.highlighted]
     heights = [log10(p.y) if is_log else p.y for p in ends]
-    places = spread(heights, _LABEL_GAP * (high - low), low, high)
+    positions = spread(heights, _LABEL_GAP * (high - low), low, high)
     return [
         {"name": series.name, "label": shorten(series.name, _NAME), "x": p.x, "y": p.y,
-         "label_y": 10**place if is_log else place}
-        for series, p, place in zip(figure.highlighted, ends, places, strict=True)
+         "label_y": 10**label_y if is_log else label_y}
+        for series, p, label_y in zip(figure.highlighted, ends, positions, strict=True)
     ]  # fmt: skip
 
 
 def _references(references: Sequence[Reference], theme: Theme) -> list[Spec]:
     """Lines across with labels: at the left end of a horizontal line, below it if another line is
     above; above the chart for a vertical one, where labels are stacked."""
-    found: list[Spec] = []
+    layers: list[Spec] = []
     vertical = [line for line in references if line.axis == "x"]
     highest = max((line.value for line in references if line.axis == "y"), default=0.0)
     for line in references:
         data = {"values": [{"at": line.value, "label": line.label}]}
         at = {line.axis: {"field": "at", "type": "quantitative"}}
         if line.axis == "y":
-            across, place = {"x": {"value": 0}}, {"align": "left", "dx": 4}
-            place["dy"] = -7 if line.value == highest else 9
+            across, alignment = {"x": {"value": 0}}, {"align": "left", "dx": 4}
+            alignment["dy"] = -7 if line.value == highest else 9
         else:
-            across, place = {"y": {"value": 0}}, {"align": "right", "dx": 2}
-            place["dy"] = -6 - 12 * vertical.index(line)
-        found += [
+            across, alignment = {"y": {"value": 0}}, {"align": "right", "dx": 2}
+            alignment["dy"] = -6 - 12 * vertical.index(line)
+        layers += [
             {"data": data, "encoding": at,
              "mark": {"type": "rule", "color": theme.quiet, "strokeDash": [2, 3]}},
-            {"data": data, "mark": {"type": "text", "color": theme.quiet, **place},
+            {"data": data, "mark": {"type": "text", "color": theme.quiet, **alignment},
              "encoding": {**at, **across, "text": {"field": "label"}}},
         ]  # fmt: skip
-    return found
+    return layers
 
 
 def _bars(figure: Bars, theme: Theme) -> Spec:
@@ -342,7 +342,7 @@ def _grid(figure: Grid, theme: Theme) -> Spec:
          "ties": ", ".join(cell.ties) or "none"}
         for cell in figure.cells
     ]  # fmt: skip
-    place = {
+    encoding = {
         "x": {"field": "column", "type": "ordinal", "title": figure.x_title,
               "sort": list(figure.columns), "axis": {"labelAngle": 0, "ticks": False}},
         "y": {"field": "row", "type": "ordinal", "title": None, "sort": list(figure.rows),
@@ -356,9 +356,9 @@ def _grid(figure: Grid, theme: Theme) -> Spec:
         "height": _CELL * len(figure.rows), "data": {"values": values},
         "layer": [
             {"mark": {"type": "rect", "opacity": 0.3, "strokeWidth": 1.2},
-             "encoding": {**place, "color": colour, "stroke": colour}},
+             "encoding": {**encoding, "color": colour, "stroke": colour}},
             {"mark": {"type": "text", "fontSize": 10, "lineBreak": "\n", "dy": {"expr": centre}},
-             "encoding": {**place, "text": {"field": "label"}}},
+             "encoding": {**encoding, "text": {"field": "label"}}},
         ],
     }  # fmt: skip
 

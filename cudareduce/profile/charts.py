@@ -21,10 +21,10 @@ def charts(profiles: Sequence[Profile], elements: int, what: str) -> list[Figure
     """The charts of kernels that reduce `elements` each. Raises UsageError if ncu measured too few
     metrics."""
     measured = [profile for profile in profiles if not profile.static and not profile.reason]
-    found = [*_utilization(measured, what), *_roofline(measured, elements, what)]
-    if not found:
+    figures = [*_utilization(measured, what), *_roofline(measured, elements, what)]
+    if not figures:
         raise UsageError("there is nothing to draw: this ncu knows too few of the metrics")
-    return found
+    return figures
 
 
 def _utilization(profiles: Sequence[Profile], what: str) -> list[Figure]:

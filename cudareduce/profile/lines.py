@@ -238,8 +238,8 @@ def _under_way(v: Values) -> str:
 
 def _code_cell(v: Values) -> str:
     named = {"code_loads": "load", "code_shuffles": "shuffle", "code_barriers": "barrier"}
-    told = [f"{v[key]:.0f} {word}{'s' * (v[key] != 1)}" for key, word in named.items() if v[key]]
-    return f"{v['code']:.0f}: {', '.join(told)}" if told else f"{v['code']:.0f}"
+    counts = [f"{v[key]:.0f} {word}{'s' * (v[key] != 1)}" for key, word in named.items() if v[key]]
+    return f"{v['code']:.0f}: {', '.join(counts)}" if counts else f"{v['code']:.0f}"
 
 
 def _code(v: Values) -> str:

@@ -140,13 +140,13 @@ def launch_all(job: tuple[Task, Path]) -> None:
 def _launch(backend: TimedBackend, case: Case, task: Task, inputs: tuple[Array, ...]) -> None:
     plan = case.plan(task.n, task.rows, backend.limits())
     programs = programs_of(backend, {case: plan})[case]
-    given = [backend.upload(array) for array in inputs]
-    bound = Bound(backend, plan, programs, given[0], other=given[1] if given[1:] else None)
+    buffers = [backend.upload(array) for array in inputs]
+    bound = Bound(backend, plan, programs, buffers[0], other=buffers[1] if buffers[1:] else None)
     bound.run_before()
     bound.run_first()
     backend.synchronize()
     bound.release()
-    backend.free(*given)
+    backend.free(*buffers)
 
 
 _DENIED, _UNKNOWN, _NONE = "ERR_NVGPUCTRPERM", "Failed to find metric", "No kernels were profiled"
@@ -188,12 +188,12 @@ class _Output:
 
 def find_ncu() -> str:
     """The path of ncu. Raises EnvironmentProblem if it is not installed."""
-    found = shutil.which("ncu")
-    if found is None:
+    path = shutil.which("ncu")
+    if path is None:
         raise EnvironmentProblem(
             f"ncu was not found: install {INSTALL_NCU} and put its folder on the PATH"
         )
-    return found
+    return path
 
 
 def count_metrics(task: Task, metrics: Collection[str], deadline: Deadline) -> Profiled:
@@ -201,21 +201,21 @@ def count_metrics(task: Task, metrics: Collection[str], deadline: Deadline) -> P
     without them. Raises EnvironmentProblem if it counts nothing."""
     ncu, unknown = find_ncu(), set[str]()
     while True:
-        asked = [metric for metric in metrics if metric not in unknown]
-        said = _run(ncu, task, asked, deadline)
-        launches = list(parse(said.text))
-        refused = unknown_metrics(said.text, asked)
+        supported = [metric for metric in metrics if metric not in unknown]
+        output = _run(ncu, task, supported, deadline)
+        launches = list(parse(output.text))
+        refused = unknown_metrics(output.text, supported)
         unknown |= refused
-        if launches or not refused or len(refused) == len(asked):
+        if launches or not refused or len(refused) == len(supported):
             break
-    if not launches and len(said.failed) < len(task.cases):
-        raise EnvironmentProblem(_why_no_counts(said.text))
-    found = _by_case(task, launches)
+    if not launches and len(output.failed) < len(task.cases):
+        raise EnvironmentProblem(_why_no_counts(output.text))
+    by_case = _by_case(task, launches)
     reasons = [
-        said.failed.get(k, "ncu profiled no launch of it") if one is None else ""
-        for k, one in enumerate(found)
+        output.failed.get(k, "ncu profiled no launch of it") if one is None else ""
+        for k, one in enumerate(by_case)
     ]
-    return Profiled(tuple(found), tuple(reasons), frozenset(unknown))
+    return Profiled(tuple(by_case), tuple(reasons), frozenset(unknown))
 
 
 def _run(ncu: str, task: Task, metrics: Sequence[str], deadline: Deadline) -> _Output:
@@ -252,14 +252,14 @@ def parse(text: str) -> Iterator[Launch]:
     one row per metric. Values that are not numbers, such as `n/a`, are omitted."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     start = next((k for k, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    found: dict[str, Launch] = {}
+    launches: dict[str, Launch] = {}
     units: dict[str, str] = {}
     for row in csv.DictReader(lines[start:]):
         number, name = row.get("ID") or "", row.get(_NAME) or ""
         if not number:
             units = {key: str(value) for key, value in row.items() if isinstance(key, str)}
             continue
-        launch = found.setdefault(number, Launch(name.partition("(")[0].strip(), {}))
+        launch = launches.setdefault(number, Launch(name.partition("(")[0].strip(), {}))
         cells = dict(row)
         if _METRIC in row:
             metric = str(row[_METRIC])
@@ -268,7 +268,7 @@ def parse(text: str) -> Iterator[Launch]:
             value = _number(cell) if isinstance(metric, str) and "__" in metric else None
             if value is not None:
                 launch.counted[metric] = value * _SCALES.get(units.get(metric, ""), 1.0)
-    yield from found.values()
+    yield from launches.values()
 
 
 def _number(cell: object) -> float | None:
@@ -281,25 +281,25 @@ def _number(cell: object) -> float | None:
 
 def _by_case(task: Task, launches: Sequence[Launch]) -> list[Launch | None]:
     """The launch of each case, in order; each case is launched once."""
-    left, found = list(launches), list[Launch | None]()
+    left, matched = list(launches), list[Launch | None]()
     for case in task.cases:
         entry = case.kernel.entry
-        mine = next((k for k, each in enumerate(left) if each.kernel == entry), None)
-        found.append(None if mine is None else left.pop(mine))
-    return found
+        index = next((k for k, each in enumerate(left) if each.kernel == entry), None)
+        matched.append(None if index is None else left.pop(index))
+    return matched
 
 
 def unknown_metrics(text: str, metrics: Sequence[str]) -> set[str]:
     """The metrics that ncu does not know. It names them in full, or as a pattern of the part before
     the first dot."""
-    found = set()
+    unknown = set()
     for line in text.splitlines():
         if _UNKNOWN in line:
-            said = line.partition(_UNKNOWN)[2].strip().removeprefix("regex:^")
-            base = "".join(takewhile(lambda letter: letter.isalnum() or letter == "_", said))
-            whole = {metric for metric in metrics if metric == said}
-            found |= whole or {metric for metric in metrics if metric.partition(".")[0] == base}
-    return found
+            name = line.partition(_UNKNOWN)[2].strip().removeprefix("regex:^")
+            base = "".join(takewhile(lambda letter: letter.isalnum() or letter == "_", name))
+            whole = {metric for metric in metrics if metric == name}
+            unknown |= whole or {metric for metric in metrics if metric.partition(".")[0] == base}
+    return unknown
 
 
 def _why_no_counts(text: str) -> str:
@@ -310,8 +310,8 @@ def _why_no_counts(text: str) -> str:
     errors = [line.removeprefix("==ERROR==").strip() for line in lines if "==ERROR==" in line]
     if not errors and _NONE in text:
         return "ncu saw no launch: see whether cudareduce bench runs this kernel on this GPU"
-    said = (errors or [line for line in reversed(lines) if not line.startswith("==")])[:1]
-    why = said[0].rstrip(".") if said else "it printed nothing"
+    first_error = (errors or [line for line in reversed(lines) if not line.startswith("==")])[:1]
+    why = first_error[0].rstrip(".") if first_error else "it printed nothing"
     return f"ncu counted nothing: {why}; cudareduce info says what this machine can run"
 
 

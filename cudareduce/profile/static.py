@@ -43,23 +43,23 @@ def static_values(
     try:
         units, unit_notes = _units(cases, arch, quiet)
         notes += unit_notes
-        for mine, unit in zip(values, units, strict=True):
-            mine |= dict(_of_unit(unit)) if unit else {}
+        for own_values, unit in zip(values, units, strict=True):
+            own_values |= dict(_of_unit(unit)) if unit else {}
     except EnvironmentProblem as problem:
         missing += 1
         notes.append(f"Compiler results are missing: {problem}")
     try:
         counted = count_traffic(cases, cache, quiet)
         notes += counted.notes
-        found = {(each.kernel, each.block, each.items): each for each in counted.traffic}
-        for mine, case in zip(values, cases, strict=True):
-            one = found.get((case.kernel.id, case.block, case.items))
+        traffic = {(each.kernel, each.block, each.items): each for each in counted.traffic}
+        for own_values, case in zip(values, cases, strict=True):
+            one = traffic.get((case.kernel.id, case.block, case.items))
             if one is not None and _misses_loads(case, one):
                 notes.append(
                     f"{case.kernel.id} is not counted: the emulator does not see all its loads"
                 )
             elif one is not None:
-                mine |= dict(_of_traffic(case, one))
+                own_values |= dict(_of_traffic(case, one))
     except EnvironmentProblem as problem:
         missing += 1
         notes.append(f"Memory accesses are not counted: {problem}")
@@ -78,8 +78,8 @@ def _units(
         for case in fitting
     ]  # fmt: skip
     disassembler = find_disassembler()
-    made = compile_all(todo, find_nvcc(), disassembler, quiet)
-    for failed in made.failed:
+    compiled = compile_all(todo, find_nvcc(), disassembler, quiet)
+    for failed in compiled.failed:
         raise UsageError(f"{failed.kernel} does not compile for sm_{arch}: {failed.error}")
     notes = [
         f"{case.kernel.id} is not compiled for sm_{arch}: it needs cc {case.kernel.min_cc}"
@@ -89,7 +89,7 @@ def _units(
         notes.append(
             "cuobjdump not found, machine code is not read: pip install 'cudareduce[compile]'"
         )
-    by_case = dict(zip(fitting, made.units, strict=True))
+    by_case = dict(zip(fitting, compiled.units, strict=True))
     return [by_case.get(case) for case in cases], tuple(notes)
 
 
@@ -133,8 +133,8 @@ def _of_traffic(case: Case, counted: Traffic) -> Iterator[tuple[str, float]]:
     yield "read_share", _read_share(case, counted)
     if counted.requests:
         yield "sectors_a_request", counted.sectors_a_request
-        asked = counted.read_bytes + counted.written_bytes
-        yield "sector_share", counted.sectors * SECTOR_BYTES / max(1, asked)
+        requested = counted.read_bytes + counted.written_bytes
+        yield "sector_share", counted.sectors * SECTOR_BYTES / max(1, requested)
     if counted.accesses:
         yield "turns", counted.wavefronts_an_access
         yield "turns_least", max(1.0, case.reduction.acc.size / 4)

@@ -96,14 +96,14 @@ def _change(line: Line, old: Values, new: Values) -> str:
 
 def to_json(profiles: Sequence[Profile], about: Mapping[str, Any], notes: Sequence[str]) -> str:
     """The values, in the units of their names, and the explained lines."""
-    found = [
+    objects = [
         {
             "kernel": profile.kernel.id, "reason": profile.reason, "values": dict(profile.values),
             "lines": list(_lines(profile)),
         }
         for profile in profiles
     ]  # fmt: skip
-    return json.dumps({**about, "profiles": found, "notes": list(notes)}, indent=1) + "\n"
+    return json.dumps({**about, "profiles": objects, "notes": list(notes)}, indent=1) + "\n"
 
 
 def _lines(profile: Profile) -> Iterator[dict[str, str]]:

@@ -63,13 +63,13 @@ def alternate(
 ) -> Iterator[Setting]:
     """Measure alternately in both kinds of context, with their order swapped in each repetition.
     `time` gets the number of measurements left."""
-    taken: tuple[list[float], list[float]] = [], []
+    medians: tuple[list[float], list[float]] = [], []
     for turn in range(TURNS):
         for k in (0, 1) if turn % 2 else (1, 0):
             us = time((fresh, primary)[k], 2 * (TURNS - turn))
-            taken[k].extend([us] if us is not None else [])
-    if min(map(len, taken)) > 1:  # a range needs two
-        yield Setting(kernel, n, tuple(taken[0]), tuple(taken[1]))
+            medians[k].extend([us] if us is not None else [])
+    if min(map(len, medians)) > 1:  # a range needs two
+        yield Setting(kernel, n, tuple(medians[0]), tuple(medians[1]))
 
 
 @contextmanager
@@ -80,10 +80,10 @@ def primary_context(
     with ExitStack() as stack:
         step = backend.allocate(_STEP_BYTES * Random().randrange(1, _STEPS))
         stack.callback(backend.free, step)
-        given = backend.upload(make("random", case.reduction, n, 1, 1))
-        stack.callback(backend.free, given)
+        source = backend.upload(make("random", case.reduction, n, 1, 1))
+        stack.callback(backend.free, source)
         plan = case.plan(n, 1, backend.limits())
-        bound = Bound(backend, plan, programs_of(backend, {case: plan})[case], given)
+        bound = Bound(backend, plan, programs_of(backend, {case: plan})[case], source)
         stack.callback(bound.release)
         yield Context(timer, {case.kernel.id: bound.run})
 
@@ -286,7 +286,7 @@ class Findings:
 
 def sentences(findings: Findings) -> list[str]:
     """The verdict, then its reasons, then the failed parts."""
-    said = [
+    texts = [
         *_on_noise(findings), *_on_power(findings), *_on_undecided(findings),
         *_on_flushes(findings.flushes), *_on_spreads(findings.spreads),
         *_on_settings(findings.settings), *_on_peers(findings),
@@ -297,7 +297,7 @@ def sentences(findings: Findings) -> list[str]:
         False: "This machine does NOT measure well enough for a threshold of 2 %.",
         None: "Too little was measured for a verdict on this machine.",
     }[good]
-    return [head, *said, *findings.problems]
+    return [head, *texts, *findings.problems]
 
 
 def trustworthy(findings: Findings) -> bool | None:
@@ -353,17 +353,17 @@ def _on_undecided(findings: Findings) -> Iterator[str]:
 
 
 def _on_flushes(figures: Sequence[Figure]) -> list[str]:
-    said = []
+    texts = []
     for what, n in dict.fromkeys((figure.what, figure.n) for figure in figures):
         us = {figure.how: figure.us for figure in figures if (figure.what, figure.n) == (what, n)}
         if "read" in us and "write" in us:
             share = 100 * (us["write"] / us["read"] - 1)
             word = "slower" if share > 0 else "faster"
-            look = f"{abs(share):.0f} % {word}" if abs(share) >= 1 else "no slower"
-            said.append(
-                f"A flush by writing makes {what} at n = {n} look {look} than one by reading."
+            difference = f"{abs(share):.0f} % {word}" if abs(share) >= 1 else "no slower"
+            texts.append(
+                f"A flush by writing makes {what} at n = {n} look {difference} than one by reading."
             )
-    return said[-1:]  # the largest size suffices
+    return texts[-1:]  # the largest size suffices
 
 
 def _on_spreads(spreads: Sequence[Spread]) -> Iterator[str]:

@@ -84,12 +84,12 @@ def _measured(
             bound = Bound(backend, plan, programs, backend.upload(data))
             bound.run()  # loads the kernel, which would wait forever for NVBench's blocking kernel
             backend.synchronize()
-            made = cuda.bench.register(_benchmark(bound, _Stream(backend.stream_handle)))
-            made.set_name(f"case{k}")
-            made.set_stopping_criterion("sample-count")
-            made.set_criterion_param_int64("target-samples", _SAMPLES)
-            made.set_cold_warmup_runs(_WARM_UPS)
-            made.set_cold_max_warmup_walltime(_WARM_UP_S)
+            benchmark = cuda.bench.register(_benchmark(bound, _Stream(backend.stream_handle)))
+            benchmark.set_name(f"case{k}")
+            benchmark.set_stopping_criterion("sample-count")
+            benchmark.set_criterion_param_int64("target-samples", _SAMPLES)
+            benchmark.set_cold_warmup_runs(_WARM_UPS)
+            benchmark.set_cold_max_warmup_walltime(_WARM_UP_S)
         path = Path(folder, "result.json")
         device = str(spec.device)
         cuda.bench.run_all_benchmarks(["nvbench", "--devices", device, "--json", str(path)])
@@ -107,8 +107,8 @@ def _benchmark(bound: Bound, stream: _Stream) -> Callable[[Any], None]:
 def times(result: dict[str, Any], count: int) -> list[float]:
     """The time in us of each of `count` cases in a result file. Raises RuntimeError if one is
     missing."""
-    states = {made["name"]: made["states"][0] for made in result["benchmarks"]}
-    found = []
+    states = {entry["name"]: entry["states"][0] for entry in result["benchmarks"]}
+    times_us = []
     for k in range(count):
         summaries = {one["tag"]: one["data"] for one in states[f"case{k}"].get("summaries") or ()}
         tag = next((tag for tag in _TAGS if tag in summaries), None)
@@ -116,5 +116,5 @@ def times(result: dict[str, Any], count: int) -> list[float]:
             reason = states[f"case{k}"].get("skip_reason") or "it accepted no sample"
             raise RuntimeError(f"it has no time of case {k}: {reason}")
         seconds = next(item["value"] for item in summaries[tag] if item["name"] == "value")
-        found.append(1e6 * float(seconds))
-    return found
+        times_us.append(1e6 * float(seconds))
+    return times_us

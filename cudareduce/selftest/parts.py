@@ -58,11 +58,11 @@ def reductions(n: int, named: Mapping[str, Case]) -> SetUp:
     data = make("random", next(iter(named.values())).reduction, n, 1, 1)
 
     def set_up(backend: TimedBackend, timer: DeviceTimer) -> Mapping[str, Launch]:
-        given = backend.upload(data)
+        source = backend.upload(data)
         plans = {case: case.plan(n, 1, backend.limits()) for case in named.values()}
         programs = programs_of(backend, plans)
         return {
-            name: Bound(backend, plans[case], programs[case], given).run
+            name: Bound(backend, plans[case], programs[case], source).run
             for name, case in named.items()
         }
 
@@ -86,9 +86,9 @@ def by_place(context: Context, launches: int, deadline: Deadline) -> tuple[float
     sampler = Sampler(context.timer.with_ring_step(launches), COLD, run, batch=1)
     times: list[list[float]] = [[] for _ in range(RING_PERIOD)]
     for k in range(_PLACE_SAMPLES * RING_PERIOD):
-        taken = None if deadline.passed else sampler.timed()
-        if taken:
-            times[k % RING_PERIOD].append(taken.us)
+        sample = None if deadline.passed else sampler.timed()
+        if sample:
+            times[k % RING_PERIOD].append(sample.us)
     return tuple(median(us) for us in times) if all(times) else ()
 
 
@@ -155,10 +155,10 @@ class Selftest:
             interrupted = True
             self._problems["interrupted: the remaining measurements are missing"] = None
         aa, slow, flushes, floors, spreads, settings, peers = map(tuple, seen.values())
-        said = [*remarks(self._whole(), None, self._others), self._monitor.problem]
+        texts = [*remarks(self._whole(), None, self._others), self._monitor.problem]
         return Findings(
             aa, slow, flushes, floors, spreads, peers,
-            tuple(self._problems), tuple(text for text in said if text), interrupted, settings,
+            tuple(self._problems), tuple(text for text in texts if text), interrupted, settings,
         )  # fmt: skip
 
     def _whole(self) -> Measurement:
@@ -273,18 +273,18 @@ class Selftest:
             again = Context(context.timer, dict.fromkeys(context.entrants, context.entrants["0"]))
             same = medians(again, deadline.share(3))
             launches = len(case.plan(n, 1, self._backend.limits()).passes)
-            if places := by_place(context, launches, deadline):
-                yield Spread(case.kernel.id, n, "its position among launches", places)
+            if by_position := by_place(context, launches, deadline):
+                yield Spread(case.kernel.id, n, "its position among launches", by_position)
         for what, us in (("the address of its buffers", sets), (NOTHING, same)):
             if len(us) > 1:
                 yield Spread(case.kernel.id, n, what, us)
-        found = []
+        ranges = []
         for k in range(_CONTEXTS):
             with contexts() as context:
                 us = medians(context, deadline.share(_CONTEXTS - k), rounds=1)
-                found += [fmean(us)] if us else []
-        if len(found) > 1:  # a range needs two
-            yield Spread(case.kernel.id, n, "its context", tuple(found))
+                ranges += [fmean(us)] if us else []
+        if len(ranges) > 1:  # a range needs two
+            yield Spread(case.kernel.id, n, "its context", tuple(ranges))
 
     def settings(self, deadline: Deadline) -> Iterator[Setting]:
         """Time the last kernel in fresh contexts and in the primary one, alternately."""
@@ -296,8 +296,10 @@ class Selftest:
 
             def time(enter: Enter, left: int, share: Deadline = share) -> float | None:
                 with enter() as context:
-                    found = self._measured(same_context(context), COLD, share.share(left), rounds=1)
-                return next((timing.median_us for timing in found.values()), None)
+                    measured = self._measured(
+                        same_context(context), COLD, share.share(left), rounds=1
+                    )
+                return next((timing.median_us for timing in measured.values()), None)
 
             yield from alternate(case.kernel.id, n, fresh, home, time)
 
@@ -308,7 +310,9 @@ class Selftest:
             self._problems[missing] = None
             return
         cases = list(product(self._cases, _PEER_SIZES))
-        theirs = dict(zip(cases, measure_cold_times(self._spec, cases, 1, deadline), strict=True))
+        nvbench_us = dict(
+            zip(cases, measure_cold_times(self._spec, cases, 1, deadline), strict=True)
+        )
         for k, n in enumerate(_PEER_SIZES):
             ways = ("read", "write", "nvbench")
             by_way = self._by_flush(n, ways, deadline.share(len(_PEER_SIZES) - k))
@@ -316,7 +320,7 @@ class Selftest:
                 name = case.kernel.id
                 if all(name in timings for timings in by_way.values()):
                     ours = {how: Figure.of(name, how, n, t[name]) for how, t in by_way.items()}
-                    yield Peer(name, n, theirs[case, n], **ours)
+                    yield Peer(name, n, nvbench_us[case, n], **ours)
 
     def _measured(
         self,

@@ -177,8 +177,8 @@ class Sampler:
         return samples, lost
 
 
-def _mean(taken: Sequence[Sample]) -> Sample:
-    return Sample(fmean(one.us for one in taken), fmean(one.host_us for one in taken))
+def _mean(samples: Sequence[Sample]) -> Sample:
+    return Sample(fmean(one.us for one in samples), fmean(one.host_us for one in samples))
 
 
 def sampler(
@@ -200,8 +200,8 @@ def warm_costs(
     for name, run in entrants.items():
         alone = Sampler(timer, Method(cold=False), run, 1)
         run()
-        taken = [alone.timed() for _ in range(3)]
-        costs[name] = min(sample.us for sample in taken if sample)
+        samples = [alone.timed() for _ in range(3)]
+        costs[name] = min(sample.us for sample in samples if sample)
         if deadline.passed:
             break
     return costs

@@ -246,8 +246,8 @@ def describe(counts: Sequence[int] | Array, tile: int, op: str) -> str:
         return f"{often} and {len(lost)} never" if len(lost) else often
     parts = [f"{_subject(lost, n, counts)} {verb}"] if len(lost) else []
     for count in again:
-        places = np.flatnonzero(counts == count)
-        parts.append(f"{_subject(places, n, counts)} added {_times(count)}")
+        indices = np.flatnonzero(counts == count)
+        parts.append(f"{_subject(indices, n, counts)} added {_times(count)}")
     overlap = len(lost) and again and lost[-1] == n - 1
     return ("the tiles of blocks overlap: " if overlap else "") + " and ".join(parts)
 
@@ -261,8 +261,8 @@ def _only_the_largest(counts: Array) -> bool:
     return len(kept) > 1 and np.array_equal(counts, expected.astype(counts.dtype))
 
 
-def _subject(places: Array, n: int, counts: Array) -> str:
-    text = _places(places, n, counts)
+def _subject(indices: Array, n: int, counts: Array) -> str:
+    text = _places(indices, n, counts)
     return f"{text} {'is' if text.startswith(('element ', 'the last element')) else 'are'}"
 
 
@@ -270,36 +270,38 @@ def _times(count: int) -> str:
     return "twice" if count == 2 else f"{count} times"
 
 
-def _places(places: Array, n: int, counts: Array) -> str:
+def _places(indices: Array, n: int, counts: Array) -> str:
     """Indices as text: ranges, ranges in every period, every k-th element, or the first few."""
-    ranges = _ranges(places)
-    if len(ranges) == 1 and places[-1] == n - 1 and places[0] > 0:
-        return f"the last {len(places)} of {n} elements" if len(places) > 1 else "the last element"
-    steps = np.diff(places)
-    if len(places) > _NAMED and steps[0] > 1 and (steps == steps[0]).all():
-        return f"elements {places[0]}, {places[1]}, {places[2]} and so on"
+    ranges = _ranges(indices)
+    if len(ranges) == 1 and indices[-1] == n - 1 and indices[0] > 0:
+        return (
+            f"the last {len(indices)} of {n} elements" if len(indices) > 1 else "the last element"
+        )
+    steps = np.diff(indices)
+    if len(indices) > _NAMED and steps[0] > 1 and (steps == steps[0]).all():
+        return f"elements {indices[0]}, {indices[1]}, {indices[2]} and so on"
     if len(ranges) > 1:
         period = _period(counts)
         if period:
-            inside = [(a, b) for a, b in _ranges(places[places < period])]
+            inside = [(a, b) for a, b in _ranges(indices[indices < period])]
             if inside and len(inside) <= _NAMED:
                 return f"{_listed(inside)} of every {period}"
     if len(ranges) <= _NAMED:
         return _listed(ranges)
-    return f"{len(places)} of {n} elements ({_listed(ranges[:_NAMED])} and more)"
+    return f"{len(indices)} of {n} elements ({_listed(ranges[:_NAMED])} and more)"
 
 
 def _listed(ranges: Iterable[tuple[int, int]]) -> str:
     texts = [str(a) if a == b else f"{a} to {b}" for a, b in ranges]
     single = len(texts) == 1 and " to " not in texts[0]
     *others, last = texts
-    joined = f"{', '.join(others)} and {last}" if others else last
-    return f"element{'' if single else 's'} {joined}"
+    text = f"{', '.join(others)} and {last}" if others else last
+    return f"element{'' if single else 's'} {text}"
 
 
-def _ranges(places: Array) -> list[tuple[int, int]]:
+def _ranges(indices: Array) -> list[tuple[int, int]]:
     """Runs of consecutive indices, first and last."""
-    parts = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+    parts = np.split(indices, np.flatnonzero(np.diff(indices) != 1) + 1)
     return [(int(part[0]), int(part[-1])) for part in parts if len(part)]
 
 
@@ -317,10 +319,10 @@ def _period(counts: Array) -> int:
 
 def _other_cause(ready: Prepared, reason: str) -> str:
     """The cause of a wrong result where each element is added exactly once."""
-    reduction, found = ready.case.reduction, _PATTERN.match(reason)
-    if found is None or "misaligned" in reason:  # the measurement had another input
+    reduction, match = ready.case.reduction, _PATTERN.match(reason)
+    if match is None or "misaligned" in reason:  # the measurement had another input
         return ""
-    pattern = found["name"]
+    pattern = match["name"]
     verb = "considered" if reduction.op.name in ("max", "min") else "added once"
     if pattern in _SPECIAL:
         return f"each element is {verb}, but NaN or infinity is not handled"

@@ -42,14 +42,14 @@ _DETAILS = re.compile(r"(?:at|by|and|Address|Access|in)\b")
 
 def find_sanitizer() -> str:
     """The path of compute-sanitizer. Raises EnvironmentProblem if it is not installed."""
-    places = [shutil.which("compute-sanitizer"), *map(str, packaged("bin/compute-sanitizer"))]
-    found = next(filter(None, places), None)
-    if found is None:
+    candidates = [shutil.which("compute-sanitizer"), *map(str, packaged("bin/compute-sanitizer"))]
+    path = next(filter(None, candidates), None)
+    if path is None:
         raise EnvironmentProblem(
             "compute-sanitizer was not found: install the CUDA toolkit, or its package "
             "cuda-sanitizer, and put the folder of compute-sanitizer on the PATH"
         )
-    return found
+    return path
 
 
 def sanitized(job: Job, deadline: Deadline) -> Verdict:
@@ -60,11 +60,11 @@ def sanitized(job: Job, deadline: Deadline) -> Verdict:
     with temporary_folder() as folder, ExitStack() as stack:
         runs = [_running(sanitizer, tool, job, Path(folder)) for tool in TOOLS]
         tools = [stack.enter_context(run) for run in runs]
-        found = [tool.verdict(by) for tool in tools]
-    wrong = next((verdict for verdict in found if verdict.outcome == "fail"), None)
+        verdicts = [tool.verdict(by) for tool in tools]
+    wrong = next((verdict for verdict in verdicts if verdict.outcome == "fail"), None)
     if wrong:
         return wrong
-    reasons = [verdict.reason for verdict in found if verdict.reason]
+    reasons = [verdict.reason for verdict in verdicts if verdict.reason]
     return replace(RIGHT, reason="; ".join(reasons), undecided=bool(reasons))
 
 
@@ -95,13 +95,13 @@ def read_report(text: str) -> Report:
 
 def _details(lines: Sequence[str]) -> list[str]:
     """The first indented lines below a finding: address, thread and block."""
-    told = []
+    details = []
     for line in lines[:3]:
         detail = line.strip()
         if not line.startswith("  ") or not _DETAILS.match(detail):
             break
-        told.append(detail)
-    return told
+        details.append(detail)
+    return details
 
 
 @contextmanager

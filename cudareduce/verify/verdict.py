@@ -147,7 +147,7 @@ def unbuilt(error: BuildError, *, of_others: bool) -> Verdict:
     return skipped("unbuilt", f"does not compile{advice}: {error}")
 
 
-def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict | None:
+def judge(plan: Plan, results: Array, ref: Reference, pattern: str) -> Verdict | None:
     """Compare results, as `Bound.results` returns them, with the reference; None if the plan's
     error bound is too wide to decide."""
     reduction = plan.problem.reduction
@@ -162,31 +162,31 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     if limits is None:
         return None
     expected, errors = ref.expected, np.zeros(len(ref.expected))
-    if expected.dtype.kind == "f" and answers.dtype.itemsize <= _SINGLE_BYTES:
+    if expected.dtype.kind == "f" and results.dtype.itemsize <= _SINGLE_BYTES:
         with np.errstate(over="ignore"):
             expected = expected.astype(float)  # ten times as fast as long double
     if reduction.stored is not None:
-        answers, expected = (_in_range(x, reduction.stored) for x in (answers, expected))
+        results, expected = (_in_range(x, reduction.stored) for x in (results, expected))
         limits = _once_stored(reduction, expected, limits)
-    same = answers == expected
-    if answers.dtype.kind == "f" and not same.all():
-        same |= np.isnan(answers) & np.isnan(expected)
+    same = results == expected
+    if results.dtype.kind == "f" and not same.all():
+        same |= np.isnan(results) & np.isnan(expected)
     if ref.numbers is not None and ref.numbers.size:
-        same |= _of_equals(ref.numbers, answers, expected)
+        same |= _of_equals(ref.numbers, results, expected)
     rounds = ref.magnitude is not None or ref.tolerance is not None
     # Equal infinities have no difference, so only differing results have errors.
     off = np.flatnonzero(~(same.all(axis=1) if same.ndim > 1 else same))
-    if len(off) and answers.ndim == 1 and answers.dtype.kind in "iuf":
+    if len(off) and results.ndim == 1 and results.dtype.kind in "iuf":
         wide = expected.dtype if rounds else np.longdouble
         with np.errstate(invalid="ignore"):
-            distance = np.abs(answers[off].astype(wide) - expected[off].astype(wide))
+            distance = np.abs(results[off].astype(wide) - expected[off].astype(wide))
         errors[off] = distance
     wrong = off[~(np.isfinite(errors[off]) & (errors[off] <= limits[off]))] if rounds else off
     if len(wrong):
         k = wrong[0]
         where = f" in row {k} of {len(expected)}" if len(expected) > 1 else ""
         allowed = f" (error {errors[k]:.3g}, bound {limits[k]:.3g})" if limits[k] else ""
-        reason = f"{WRONG_RESULT}{_text(answers[k])}, expected {_text(expected[k])}{where}{allowed}"
+        reason = f"{WRONG_RESULT}{_text(results[k])}, expected {_text(expected[k])}{where}{allowed}"
         error = float(errors[k]) if np.isfinite(errors[k]) else None
         return Verdict("fail", reason, error, float(limits[k]))
     unclear = reduction.stored and reduction.map and not reduction.within
@@ -199,12 +199,12 @@ def judge(plan: Plan, answers: Array, ref: Reference, pattern: str) -> Verdict |
     return Verdict("pass", "", float(errors[k]), float(limits[k]), ulp)
 
 
-def _of_equals(numbers: Array, answers: Array, expected: Array) -> Array:
+def _of_equals(numbers: Array, indices: Array, expected: Array) -> Array:
     """For each row, whether the result is the index of an element equal to the expected one."""
     rows, n = np.arange(len(numbers)), numbers.shape[1]
-    there = (answers >= 0) & (answers < n)
-    places = np.where(there, answers, 0).astype(np.int64)
-    return np.asarray(there & (numbers[rows, places] == numbers[rows, expected.astype(np.int64)]))
+    there = (indices >= 0) & (indices < n)
+    clipped = np.where(there, indices, 0).astype(np.int64)
+    return np.asarray(there & (numbers[rows, clipped] == numbers[rows, expected.astype(np.int64)]))
 
 
 def _in_range(values: Array, kind: DType) -> Array:
@@ -229,8 +229,8 @@ def _in_ulp(error: float, expected: object, reduction: Reduction) -> float | Non
     if reduction.stored is not None:
         error *= reduction.acc.epsilon / reduction.stored.epsilon
     with np.errstate(over="ignore"):  # the largest finite value has no successor
-        place = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
-    return error / place if np.isfinite(place) and place else None
+        ulp = float(np.spacing(np.abs(np.asarray(expected)).astype(dtype)))
+    return error / ulp if np.isfinite(ulp) and ulp else None
 
 
 def _text(value: object) -> str:
