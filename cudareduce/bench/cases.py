@@ -86,7 +86,7 @@ def case(
         )
         verdict = Verdict("fail", why)
     if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
-        kernel = replace(kernel, asks=replace(kernel.asks, nan="propagate"))
+        kernel = replace(kernel, precondition=replace(kernel.precondition, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
 
 

@@ -20,8 +20,8 @@ from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
-from cudareduce.library.front import read_source
 from cudareduce.library.program import Address, Value, WriteStep
+from cudareduce.library.source_text import read_source
 from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
@@ -105,7 +105,7 @@ def timed_input(pattern: str, reduction: Reduction, cases: Sequence[Case]) -> tu
     """The pattern and reduction of an input that meets the preconditions of all cases."""
     narrow = [case.reduction.within for case in cases if case.reduction.within]
     within = min(narrow, key=digits, default=None)
-    positive = any(case.asks.positive for case in cases) and reduction.op.name in _SUMS
+    positive = any(case.precondition.positive for case in cases) and reduction.op.name in _SUMS
     pattern = "positive" if positive and pattern == "random" else pattern
     return pattern, replace(reduction, within=within)
 
@@ -140,7 +140,9 @@ class _Experiments:
 def _varies(case: Case) -> bool:
     """True unless the transform is constant on the test inputs."""
     with suppress(UsageError):
-        return not case.reduction.map or varies(case.reduction, positive=bool(case.asks.positive))
+        return not case.reduction.map or varies(
+            case.reduction, positive=bool(case.precondition.positive)
+        )
     return True
 
 
@@ -203,7 +205,7 @@ def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
 
 def _is_undecided(case: Case, verdict: Verdict) -> bool:
     """True if no input decides at large sizes, since the transform rounds each element."""
-    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
+    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.precondition.most
 
 
 def _with_precondition(
@@ -256,7 +258,7 @@ def _with_precondition(
                 found = eased
                 break
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
-    if sizes and of_integers and (found.asks.within or found.asks.positive):
+    if sizes and of_integers and (found.precondition.within or found.precondition.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
 
@@ -363,9 +365,11 @@ def _between(
 
 def _asking(case: Case, **parts: Any) -> Case:
     """The case with other parts of its precondition."""
-    asks = replace(case.kernel.asks, **parts)
-    reduction = replace(case.reduction, within=DTYPES.get(asks.within))
-    return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
+    precondition = replace(case.kernel.precondition, **parts)
+    reduction = replace(case.reduction, within=DTYPES.get(precondition.within))
+    return replace(
+        case, kernel=replace(case.kernel, precondition=precondition), reduction=reduction
+    )
 
 
 def _outcomes(
@@ -476,18 +480,20 @@ def with_conditions(
     """The verdicts, those of cases with a precondition replaced by the verdicts `again` on them."""
     found = {case: verdict for case, verdict in verdicts.items() if case not in better}
     for case, verdict in again.items():
-        if verdict.outcome == "fail" and case.asks.texts:
-            reason = f"even if {' and '.join(case.asks.texts)}: {verdict.reason}"
+        if verdict.outcome == "fail" and case.precondition.texts:
+            reason = f"even if {' and '.join(case.precondition.texts)}: {verdict.reason}"
             verdict = replace(verdict, reason=reason)
         found[case] = verdict
     for case, other in better.items():
         right = found.get(other)
         if right is None or right.outcome != "pass":
             continue
-        if other.asks.positive:  # the wrong result shows the value that an extreme starts at
+        if (
+            other.precondition.positive
+        ):  # the wrong result shows the value that an extreme starts at
             reason = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{reason}; {right.reason}" if right.reason else reason
             found[other] = replace(right, reason=reason)
-        elif other.asks.most and _is_undecided(case, verdicts[case]):
+        elif other.precondition.most and _is_undecided(case, verdicts[case]):
             found[other] = replace(right, reason=f"beyond them {UNDECIDED}")
     return found

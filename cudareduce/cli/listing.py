@@ -25,7 +25,7 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import FileOptions
 from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
-from cudareduce.library.header import SOURCES, TECHNIQUES
+from cudareduce.library.front_matter import SOURCES, TECHNIQUES
 from cudareduce.library.kernel import Kernel, diff
 from cudareduce.library.registry import PREFIX, Choice, Registry, load_registry, steps_of
 from cudareduce.reduction.operators import Reduction, reduction_of

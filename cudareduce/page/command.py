@@ -15,7 +15,7 @@ from typing import Any
 from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
-from cudareduce.library.kernel import diff, words
+from cudareduce.library.kernel import description, diff
 from cudareduce.library.registry import load_registry
 from cudareduce.page.content import errata, lineage, sheet
 from cudareduce.plot.figure import Figure
@@ -92,7 +92,7 @@ def _render(runs: Mapping[Path, Run]) -> str:
         sheets=list(zip(sheets, groups, strict=True)),
         compared=compared,
         registry=registry,
-        words=words,
+        description=description,
         diff=diff,
         lineage=lineage(registry),
         errata=list(errata(registry.suites.values())),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import json_shown
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections

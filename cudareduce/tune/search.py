@@ -31,7 +31,7 @@ from cudareduce.intervals import MIN_ROUNDS, interval, known, paired
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
-from cudareduce.library.header import Grid
+from cudareduce.library.front_matter import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
 from cudareduce.progress import Progress

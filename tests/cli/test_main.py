@@ -265,7 +265,7 @@ def test_rows(cudareduce: Call) -> None:
     assert code == 0
     tree, warp = read_result(out)["records"]
     assert tree["verdict"] == "pass"
-    assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
+    assert warp["reason"] == "has one lane per element of a row: rows of at most 32, not 100"
     code, out, _ = cudareduce(*rows, "--n", 4096)
     assert [(r["n"], r["rows"]) for r in read_result(out)["records"]] == [(4096, 1), (32, 128)]
     warp = read_result(cudareduce(*rows, "--n", 4097)[1])["records"][1]
@@ -296,7 +296,7 @@ def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Cal
     assert "reduce_v4_unroll_last_warp: skipped, takes blocks of 64, 128, 256, 512, 1024" in out
     code, out, _ = cudareduce("bench", "reduce_v3_add_during_load", "--items", 4, "--n", 9, *ON_CPU)
     assert code == 2
-    assert "takes 2 items a thread, not 4" in out
+    assert "has 2 items per thread, not 4" in out
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",
                               "--n", 9, *ON_CPU)  # fmt: skip
     assert code == 2
