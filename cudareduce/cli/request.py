@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _NoEffect:
-    """Parameters without effect, the reason, and a condition on all values of the command."""
+    """Options that have no effect, the reason, and the condition under which this holds."""
 
     names: tuple[str, ...]
     why: str
