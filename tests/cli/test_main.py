@@ -300,7 +300,7 @@ def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Cal
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",
                               "--n", 9, *ON_CPU)  # fmt: skip
     assert code == 2
-    assert "matmul does not commute and this kernel does not keep the order" in out
+    assert "matmul does not commute, and this kernel changes the order" in out
 
 
 def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
