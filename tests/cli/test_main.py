@@ -466,11 +466,11 @@ def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce:
     code, out, _ = cudareduce("verify", *names, "--n", "32,100", *ON_CPU)
     assert code == 0
     assert out.count(" right ") == 2
-    assert "reduce_warp_registers sum float32: left out: gives each element of a row a lane" in out
+    assert "reduce_warp_registers sum float32: left out: has one lane per element of a row" in out
     assert "reduce_v7_shuffle sum float32: " not in out
     code, out, _ = cudareduce("verify", "reduce_warp_registers", "--n", "100", *ON_CPU)
     assert " right " not in out
-    assert "skipped: gives each element of a row a lane" in out
+    assert "skipped: has one lane per element of a row" in out
 
 
 @pytest.mark.long

@@ -346,7 +346,7 @@ def test_kernels_of_rows_have_their_sizes(
     assert code == 0, out
     times = out.partition("Model")[0]
     assert re.findall(r"^ (1000|2\^\d+) ", times, re.MULTILINE) == ["1000", "2^10", "2^12", "2^14"]
-    assert "reduce_warp_registers at 1 000: gives each element of a row a lane" in times
+    assert "reduce_warp_registers at 1 000: has one lane per element of a row" in times
 
 
 @pytest.mark.parametrize(("groups", "table"), [(3, "Model"), (2, "Nothing was timed")])
