@@ -22,7 +22,7 @@ from cudareduce.external.program import (
 )
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
-from cudareduce.external.trial import Trials
+from cudareduce.external.trial import Trials, next_deadline
 from cudareduce.library.condition import Condition
 from cudareduce.library.front_matter import Finish
 from cudareduce.library.kernel import Kernel
@@ -84,7 +84,7 @@ def adopt(
     path = recordings[0].path
     with Trials(path, cache, deadline) as trials:
         for k, sized in enumerate(programs):
-            trials.deadline = deadline.share(len(programs) - k)
+            trials.deadline = next_deadline(deadline, len(programs) - k)
             try:
                 found = _adopted(sized, trials, cache, requested, nearest=nearest)
             except Undecided:
