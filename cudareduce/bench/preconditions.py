@@ -57,8 +57,9 @@ _OF_EVERY_SIZE = re.compile(
 _FEWEST = 3
 #: Largest number of elements for tests with every pattern, with two patterns, and with one.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
-#: Number of sizes at which a part of a precondition is tested, in addition to all small ones.
-_MOST_TRIED, _TINY = 10, 40
+#: Number of sizes at which a part of a precondition is tested, in addition to all small ones; and
+#: the most of them in the slower build.
+_MOST_TRIED, _TINY, _MOST_WATCHED = 10, 40, 5
 #: Sizes that are always tested: multiples of common block sizes.
 _BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
@@ -423,6 +424,8 @@ def _is_right(session: Session, experiments: _Experiments, case: Case, *, watche
         shape for k, shape in enumerate(shapes)
         if prod(shape) <= _TINY or k % step == 0 or prod(shape) in _BLOCKS
     ]  # fmt: skip
+    if watched:  # a slower build, and alignment does not depend on the size
+        few = few[:: max(1, -(-len(few) // _MOST_WATCHED))]
     limits = session.backend.limits()
     level: Level = "some" if watched else "full"
     test_set = TestSet(case=case, shapes=tuple(few), limits=limits, level=level, watched=watched)
