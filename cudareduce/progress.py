@@ -21,8 +21,6 @@ from cudareduce.escapes import lines_shown
 _LINE_S = 10.0
 #: The share of the work after which the time left is shown: the first jobs also start workers.
 _LEAST_WORK = 0.1
-#: Seconds after which results are shown before the phase ends; the table of a shorter one suffices.
-_RESULTS_AFTER_S = 1.0
 
 
 class Progress(Protocol):
@@ -62,9 +60,8 @@ class _Phase:
         self.done, self.doing = 0, ""
         self._is_weighted = work > 0
         self._work, self._worked = work or total - 1, 0.0
-        self._began = self._phase_began = clock()
+        self._began = clock()
         self._ends: float | None = None
-        self._held: list[str] = []
 
     def step(self) -> None:
         self.done += 1
@@ -85,11 +82,7 @@ class _Phase:
         self._update()
 
     def decided(self, line: str) -> None:
-        self._held.append(line)
-        if self._clock() >= self._phase_began + _RESULTS_AFTER_S:
-            for held in self._held:
-                self._show(held)
-            self._held = []
+        self._show(line)
 
     def _count(self, amount: float) -> None:
         self._worked = min(self._worked + amount, self._work)
