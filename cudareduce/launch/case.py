@@ -36,9 +36,9 @@ class Case:
     sms: int | None = None
 
     @property
-    def precondition(self) -> Condition:
+    def asks(self) -> Condition:
         """The preconditions on its input."""
-        return self.kernel.precondition
+        return self.kernel.asks
 
     def at(self, n: int) -> bool:
         """True if it runs on rows of `n` elements."""

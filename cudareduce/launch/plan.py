@@ -7,12 +7,12 @@ that they cannot disagree with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import isqrt, prod
 
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree, ceil_div, declared_tree, depth_of, fixed_warps
-from cudareduce.library.front_matter import UNORDERED
+from cudareduce.library.header import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
@@ -88,10 +88,20 @@ class Plan:
 
     @property
     def rounds_shares(self) -> bool:
-        """True if blocks add partial means to the result, which round unless n is a power of
+        """True if blocks may add partial means to the result, which round unless n is a power of
         two."""
-        mean = self.problem.reduction.op.name == "mean" and self.kernel.finish in UNORDERED
+        shares = self.kernel.finish in UNORDERED or self.recorded is not None
+        mean = self.problem.reduction.op.name == "mean" and shares
         return mean and bool(self.problem.n & (self.problem.n - 1))
+
+    @property
+    def share_depth(self) -> int:
+        """Roundings of a mean whose partial sums are exact: one share per block or, where each
+        thread adds one, roundings that cancel as in a random walk."""
+        if self.recorded is None:
+            return 1
+        blocks = max((prod(step.grid) for step in self.recorded.launches), default=1)
+        return blocks + 4 * isqrt(self.problem.n)
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -158,8 +168,8 @@ def plan(
     source = "in"
     for index, (grid, n) in enumerate(grids):
         # users cannot choose the number of partial results, so size preconditions do not apply
-        precondition = kernel.precondition if index == 0 else replace(kernel.precondition, sizes=())
-        reason = precondition.why_not(n, problem.rows)
+        asks = kernel.asks if index == 0 else replace(kernel.asks, sizes=())
+        reason = asks.why_not(n, problem.rows)
         if reason:
             raise UsageError(f"{kernel.id} {reason}")
         if grid > MAX_GRID:
@@ -189,7 +199,7 @@ def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
     serial sum."""
     n, rows = problem.n, problem.rows
     run = program.run(n, rows)
-    reason = kernel.precondition.why_not(n, rows)
+    reason = kernel.asks.why_not(n, rows)
     if run is None or reason:
         near = sorted(program.shapes, key=lambda shape: abs(shape[0] * shape[1] - n * rows))[:3]
         shapes = ", ".join(f"--n {length} --rows {count}" for length, count in near)

@@ -158,6 +158,8 @@ def judge(plan: Plan, results: Array, ref: Reference, pattern: str) -> Verdict |
     depth = roundings(pattern, reduction, plan.problem.n, plan.depth + more)
     exact = is_exact(pattern, reduction) and not plan.rounds_shares and not root
     known = replace(ref, exact=False) if plan.rounds_shares or root else ref
+    if plan.rounds_shares and plan.recorded and (is_exact(pattern, reduction) or ref.exact):
+        depth = min(depth, plan.share_depth)
     limits = bound(reduction, depth + plan.rounds_shares, known, exact)
     if limits is None:
         return None
