@@ -20,8 +20,8 @@ from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
+from cudareduce.library.front import read_source
 from cudareduce.library.program import Address, Value, WriteStep
-from cudareduce.library.source_text import read_source
 from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
@@ -55,16 +55,19 @@ _OF_EVERY_SIZE = re.compile(
 )
 #: Fewer right sizes may be coincidence.
 _FEWEST = 3
+#: A divisor explains what fails if at most so many more of the other sizes are right.
+_MOST_BY_LUCK = 4
 #: Largest number of elements for tests with every pattern, with two patterns, and with one.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
-#: Number of sizes at which a part of a precondition is tested, in addition to all small ones; and
-#: the most of them in the slower build.
-_MOST_TRIED, _TINY, _MOST_WATCHED = 10, 40, 5
+#: Number of sizes at which a part of a precondition is tested, in addition to all small ones.
+_MOST_TRIED, _TINY = 10, 40
 #: Sizes that are always tested: multiples of common block sizes.
 _BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
 
+#: No condition on the number of elements.
+_ANY: dict[str, int] = {"multiple": 1, "most": 0, "most_rows": 0}
 #: Seconds of one experiment.
 _TRIED_S = 2.5
 _SUMS = ("sum", "mean")
@@ -106,7 +109,7 @@ def timed_input(pattern: str, reduction: Reduction, cases: Sequence[Case]) -> tu
     """The pattern and reduction of an input that meets the preconditions of all cases."""
     narrow = [case.reduction.within for case in cases if case.reduction.within]
     within = min(narrow, key=digits, default=None)
-    positive = any(case.precondition.positive for case in cases) and reduction.op.name in _SUMS
+    positive = any(case.asks.positive for case in cases) and reduction.op.name in _SUMS
     pattern = "positive" if positive and pattern == "random" else pattern
     return pattern, replace(reduction, within=within)
 
@@ -141,9 +144,7 @@ class _Experiments:
 def _varies(case: Case) -> bool:
     """True unless the transform is constant on the test inputs."""
     with suppress(UsageError):
-        return not case.reduction.map or varies(
-            case.reduction, positive=bool(case.precondition.positive)
-        )
+        return not case.reduction.map or varies(case.reduction, positive=bool(case.asks.positive))
     return True
 
 
@@ -206,7 +207,7 @@ def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
 
 def _is_undecided(case: Case, verdict: Verdict) -> bool:
     """True if no input decides at large sizes, since the transform rounds each element."""
-    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.precondition.most
+    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
 
 
 def _with_precondition(
@@ -245,23 +246,50 @@ def _with_precondition(
         return None, bug
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
+    found, clear = _asking(whole, **sizes), sizes.get("most", 2**62) // 4
+    for name in every:
+        for weaker in _WEAKER.get((name, every[name]), (False,)):
+            eased = _asking(found, **{name: weaker})
+            if _is_right(session, experiments, eased, clear, watched=name == "aligned"):
+                found = eased
+                break
+    eased = _asking(found, **_ANY)
+    if sizes and eased != whole:  # with fewer conditions on the elements more sizes may fail
+        again = dict(_outcomes(session, experiments, eased, watched=watched))
+        right = [shape for shape, v in again.items() if v.outcome == "pass"]
+        wrong = {shape: v for shape, v in again.items() if v.outcome == "fail"}
+        if (stronger := _size_condition(right, list(wrong)) if wrong else None) is not None:
+            sizes, good, failed, whole = stronger, right, wrong, eased
+            found = _asking(eased, **sizes)
     if sizes and whole.kernel.scope != "rows":
         sizes = _searched(session, experiments, whole, sizes, good, list(failed), files)
         if sizes is None:
             return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
         sizes["most"] = min(sizes.get("most") or 2**62, max_bounded_size(case.reduction))
-    found = _asking(whole, **sizes)
-    for name in every:
-        for weaker in _WEAKER.get((name, every[name]), (False,)):
-            eased = _asking(found, **{name: weaker})
-            if _is_right(session, experiments, eased, watched=name == "aligned"):
-                found = eased
-                break
+    found = _asking(found, **_ANY | sizes)
+    if own := _own_size_excluded(session, experiments, case, found, failed):
+        return None, own
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
-    if sizes and of_integers and (found.precondition.within or found.precondition.positive):
+    if sizes and of_integers and (found.asks.within or found.asks.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
+
+
+def _own_size_excluded(
+    session: Session, experiments: _Experiments, case: Case, found: Case,
+    failed: Mapping[Shape, Verdict],
+) -> str:  # fmt: skip
+    """Why a program is wrong at the size in its file, which the precondition that was found
+    excludes; "" if it is not."""
+    own = case.kernel.program.own if case.kernel.program else None
+    if own is None or found.asks.why_not(*own) is None:
+        return ""
+    if prod(own) > _ONE_UP_TO:
+        reason = next((verdict.reason for verdict in failed.values()), "")
+        return f"{reason}; n = {prod(own)}, the size in the file, is wrong, too" if reason else ""
+    verdict = failed.get(own) or dict(_outcomes(session, experiments, case, [own])).get(own)
+    return verdict.reason if verdict and verdict.outcome == "fail" else ""
 
 
 def _bug_beyond(case: Case, good: Sequence[Shape], failed: Mapping[Shape, Verdict]) -> str:
@@ -366,11 +394,9 @@ def _between(
 
 def _asking(case: Case, **parts: Any) -> Case:
     """The case with other parts of its precondition."""
-    precondition = replace(case.kernel.precondition, **parts)
-    reduction = replace(case.reduction, within=DTYPES.get(precondition.within))
-    return replace(
-        case, kernel=replace(case.kernel, precondition=precondition), reduction=reduction
-    )
+    asks = replace(case.kernel.asks, **parts)
+    reduction = replace(case.reduction, within=DTYPES.get(asks.within))
+    return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
 
 
 def _outcomes(
@@ -409,23 +435,27 @@ def _size_condition(good: list[Shape], failed: list[Shape]) -> dict[str, int] | 
         divisors += [1 << k for k in range(1, 21)] + [3 << k for k in range(12)]
         for divisor in (d for d in divisors if d > 1):
             whole = [n for n in lengths if n % divisor == 0]
+            by_luck = len([n for n in lengths if n % divisor and (not most or n < most)])
+            if by_luck > _MOST_BY_LUCK + len(left):  # it does not explain what fails
+                continue
             if len(whole) >= _FEWEST and not any(n % divisor == 0 for n in left):
                 found = {"multiple": divisor}
                 return found | ({"most": max(whole)} if most else {})
     return None
 
 
-def _is_right(session: Session, experiments: _Experiments, case: Case, *, watched: bool) -> bool:
-    """True if a case is right at some of its sizes; only the `watched` build detects misaligned
-    loads."""
+def _is_right(
+    session: Session, experiments: _Experiments, case: Case, most: int, *, watched: bool
+) -> bool:
+    """True if a case is right at some of its sizes, rather of at most `most` elements; only the
+    `watched` build detects misaligned loads."""
     shapes = recorded_shapes(case, _EVERY_UP_TO) or recorded_shapes(case, _SOME_UP_TO)
+    shapes = tuple(shape for shape in shapes if prod(shape) <= most) or shapes
     step = max(1, len(shapes) // _MOST_TRIED)
     few = [
         shape for k, shape in enumerate(shapes)
         if prod(shape) <= _TINY or k % step == 0 or prod(shape) in _BLOCKS
     ]  # fmt: skip
-    if watched:  # a slower build, and alignment does not depend on the size
-        few = few[:: max(1, -(-len(few) // _MOST_WATCHED))]
     limits = session.backend.limits()
     level: Level = "some" if watched else "full"
     test_set = TestSet(case=case, shapes=tuple(few), limits=limits, level=level, watched=watched)
@@ -483,20 +513,18 @@ def with_conditions(
     """The verdicts, those of cases with a precondition replaced by the verdicts `again` on them."""
     found = {case: verdict for case, verdict in verdicts.items() if case not in better}
     for case, verdict in again.items():
-        if verdict.outcome == "fail" and case.precondition.texts:
-            reason = f"even if {' and '.join(case.precondition.texts)}: {verdict.reason}"
+        if verdict.outcome == "fail" and case.asks.texts:
+            reason = f"even if {' and '.join(case.asks.texts)}: {verdict.reason}"
             verdict = replace(verdict, reason=reason)
         found[case] = verdict
     for case, other in better.items():
         right = found.get(other)
         if right is None or right.outcome != "pass":
             continue
-        if (
-            other.precondition.positive
-        ):  # the wrong result shows the value that an extreme starts at
+        if other.asks.positive:  # the wrong result shows the value that an extreme starts at
             reason = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{reason}; {right.reason}" if right.reason else reason
             found[other] = replace(right, reason=reason)
-        elif other.precondition.most and _is_undecided(case, verdicts[case]):
+        elif other.asks.most and _is_undecided(case, verdicts[case]):
             found[other] = replace(right, reason=f"beyond them {UNDECIDED}")
     return found

@@ -84,6 +84,8 @@ _MANY_THREADS = 2**20
 _MANY_ROWS = 12
 #: Pairs of iterations of which the sum of bytes per thread exceeds 16 bits.
 _BYTES_OF_16_BITS = 150
+#: Most elements at which a program is verified because that is the size in its file.
+_MOST_OWN = 2**21
 #: Number of blocks that a 16-bit counter cannot count.
 _BLOCKS_16_BITS = 2**16
 #: Further blocks, so that a wrapped counter does not end where a correct one does.
@@ -128,7 +130,7 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     only one that is not small."""
     assert case.kernel.program is not None
     shapes = sorted(case.kernel.program.shapes, key=prod)
-    allowed = [shape for shape in shapes if case.precondition.why_not(*shape) is None]
+    allowed = [shape for shape in shapes if case.asks.why_not(*shape) is None]
     if most is None:
         return tuple(allowed)
     small = [shape for shape in allowed if prod(shape) <= _FEW]
@@ -145,7 +147,11 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     small = small[:: min(step, max(1, len(small) // _FEWEST_SIZES))]
     small += [longest] if longest and longest not in small else []
     large = [shape for shape in allowed if _FEW < prod(shape) <= most]
-    return (*small, *large[:1])
+    chosen = [*small, *large[:1]]
+    own = program.own
+    if own in allowed and own not in chosen and prod(own) <= min(most, _MOST_OWN):
+        chosen.append(own)
+    return tuple(sorted(chosen, key=prod))
 
 
 def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:
@@ -256,7 +262,7 @@ def block_count_test_sets(
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = _arrays(small, _block_counts(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
-        shapes = ((3, case.precondition.nearest_rows(_BLOCKS_16_BITS + 1)),)
+        shapes = ((3, case.asks.near_rows(_BLOCKS_16_BITS + 1)),)
     if shapes:
         yield TestSet(case=small, shapes=shapes, limits=limits, level="least")
 
@@ -281,15 +287,13 @@ def tile_of(case: Case) -> int:
 def _arrays(case: Case, sizes: Iterable[int], most: int | None = None) -> tuple[Shape, ...]:
     """Arrays of these sizes with up to `most` elements, in increasing order. Sizes that violate the
     precondition of a case are replaced by the nearest allowed ones."""
-    precondition = case.precondition
-    near = {
-        n for size in sizes for n in precondition.nearest_sizes(size)[-1 if size > _FEW else 0 :]
-    }
-    if precondition.multiple > 1 and near:
-        near |= {precondition.multiple * k for k in (1, 2, 3, 5)}
-    some = sorted(n for n in precondition.sizes or near if precondition.why_not(n) is None)
+    asks = case.asks
+    near = {n for size in sizes for n in asks.near(size)[-1 if size > _FEW else 0 :]}
+    if asks.multiple > 1 and near:
+        near |= {asks.multiple * k for k in (1, 2, 3, 5)}
+    some = sorted(n for n in asks.sizes or near if asks.why_not(n) is None)
     few = [n for n in some if most is None or n <= most]
-    if not few and near and (precondition.sizes or precondition.multiple > 1):
+    if not few and near and (asks.sizes or asks.multiple > 1):
         few = [n for n in some[:1] if n <= _MOST // 16]
     return tuple((n, 1) for n in few)
 
@@ -370,17 +374,13 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 def _allowed_rows(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Rows whose lengths satisfy the precondition of a case, next to the given shapes, and the
     shortest ones."""
-    precondition = case.precondition
-    shapes = [(n, precondition.nearest_rows(rows)) for n, rows in shapes]
-    if precondition.multiple == 1 and not precondition.sizes:
+    asks = case.asks
+    shapes = [(n, asks.near_rows(rows)) for n, rows in shapes]
+    if asks.multiple == 1 and not asks.sizes:
         return tuple(dict.fromkeys(shapes))
-    lengths = precondition.sizes or tuple(precondition.multiple * k for k in (1, 2, 3))
-    near = (
-        ()
-        if precondition.sizes
-        else ((precondition.nearest_sizes(n)[-1], rows) for n, rows in shapes)
-    )
-    found = dict.fromkeys((*((n, precondition.nearest_rows(3)) for n in lengths), *near))
+    lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
+    near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
+    found = dict.fromkeys((*((n, asks.near_rows(3)) for n in lengths), *near))
     return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.preconditions import _has_cause, _size_condition
-from cudareduce.budget import Deadline
 from cudareduce.external.bare import BareKernel, command_to_copy
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import LaunchOptions
 from cudareduce.external.recorder import argument_choices
-from cudareduce.external.trial import next_deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.operators import reduction_of
@@ -187,12 +185,12 @@ def test_a_command_to_copy_defines_a_constant_as_the_threads_of_a_block() -> Non
     assert command.endswith("-D BLOCK_SIZE=128")
 
 
-def test_of_many_kernels_the_first_get_a_third_of_the_time() -> None:
-    whole = Deadline(9, clock=lambda: 0)
-    assert [next_deadline(whole, left).left_s for left in (1, 2, 12)] == [9, 4.5, 3]
-
-
 def test_a_divisor_is_strengthened_by_further_sizes() -> None:
     good = [(n, 1) for n in (256, 512, 4096)]
     assert _size_condition(good, [(1000, 1)]) == {"multiple": 256}
     assert _size_condition([(n, 1) for n in (96, 256, 4096)], [(1000, 1)]) == {"multiple": 32}
+
+
+def test_a_divisor_that_most_right_sizes_lack_is_no_condition() -> None:
+    good = [(n, 1) for n in (1, 2, 31, 32, 255, 256, 1000, 1023, 4096, 98304, 114688, 3, 96)]
+    assert _size_condition(good, [(81920, 1), (131072, 1)]) is None
