@@ -1,13 +1,13 @@
-"""The exceptions for expected failures, each with an exit code.
+"""What can go wrong, as exceptions that carry the exit code which scripts rely on.
 
-A message has one or two sentences: what happened, and what to do.
+Every message is one sentence or two: what happened and what to do next.
 """
 
 from __future__ import annotations
 
 
 class CudareduceError(Exception):
-    """Base class of all expected failures. Any other exception is an internal error."""
+    """Base of all expected failures; an error without a class of its own is internal."""
 
     exit_code = 70
 
@@ -25,45 +25,45 @@ class BaselineError(CudareduceError):
 
 
 class EnvironmentProblem(CudareduceError):
-    """The machine lacks a usable GPU, driver, library or compiler."""
+    """No usable GPU, driver, library or compiler for what was asked."""
 
     exit_code = 6
 
 
 class BuildError(UsageError):
-    """A kernel does not compile; the message contains the compiler's error lines."""
+    """A kernel does not compile; the message holds the compiler's own lines."""
 
 
 class Undecided(CudareduceError):
-    """The time limit was too short to decide whether a kernel is right."""
+    """There was not enough time to tell whether a kernel is right."""
 
     exit_code = 4
 
 
 class NotEmulated(BuildError):
-    """A kernel uses a CUDA feature that the emulator lacks, so the emulator cannot verify it."""
+    """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
 
 
 class KernelFault(CudareduceError):
-    """A launch failed: invalid access, deadlock, data race, or rejected by the device."""
+    """A launch went wrong: invalid access, deadlock, a hazard, a launch the device refuses."""
 
     exit_code = 3
 
 
 class OutOfMemory(CudareduceError):
-    """The device has too little memory; this kernel and problem are skipped."""
+    """The device has not enough memory; the combination is skipped."""
 
     exit_code = 6
 
 
 class TooManyBlocks(CudareduceError):
-    """A kernel needs all blocks of its grid to be resident, and the device cannot hold as many;
-    this kernel and problem are skipped."""
+    """A kernel waits for its whole grid, of which the device holds too few blocks at a time; the
+    combination is skipped."""
 
     exit_code = 6
 
 
-#: The meaning of each exit code.
+#: What each exit code of the command means.
 EXIT_CODES = {
     0: "success",
     1: "a kernel is SLOWER, WORSE, BROKEN or GONE",
@@ -75,12 +75,12 @@ EXIT_CODES = {
     70: "internal error",
     130: "interrupted by Ctrl-C",
 }
-#: The priority of exit codes if a run has several outcomes.
+#: Where several outcomes apply in one run, the first of these wins.
 EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
 
 
 def worst_exit_code(codes: set[int]) -> int:
-    """The exit code of a run with these outcomes, by EXIT_CODE_ORDER; 0 if there are none. Other
-    codes, such as 130 for Ctrl-C, have priority."""
+    """The one exit code that a run with these outcomes ends with; 0 if there are none. A code that
+    no outcome has, as that of Ctrl-C, comes before all."""
     ended = codes - {0, *EXIT_CODE_ORDER}
     return max(ended) if ended else next((code for code in EXIT_CODE_ORDER if code in codes), 0)

@@ -21,22 +21,24 @@ from cudareduce.escapes import lines_shown
 _LINE_S = 10.0
 #: The share of the work after which the time left is shown: the first jobs also start workers.
 _LEAST_WORK = 0.1
+#: Seconds after which results are shown before the phase ends; the table of a shorter one suffices.
+_RESULTS_AFTER_S = 1.0
 
 
 class Progress(Protocol):
-    """Reports the progress of one phase of a run."""
+    """One phase of a run."""
 
     def step(self) -> None:
-        """Count one more step as done."""
+        """One more of its steps is done."""
 
     def now(self, what: str) -> None:
-        """Show a few words on the current step."""
+        """What is being done, in a few words."""
 
     def worked(self, amount: float) -> None:
-        """Count an amount of work as done, in the unit of the phase's total work."""
+        """Part of the work of the phase is done, in the unit of its total work."""
 
     def decided(self, line: str) -> None:
-        """Show a line with a final result, if the phase has lasted some time."""
+        """A result that will not change, in a line."""
 
 
 class _Silent:
@@ -60,8 +62,9 @@ class _Phase:
         self.done, self.doing = 0, ""
         self._is_weighted = work > 0
         self._work, self._worked = work or total - 1, 0.0
-        self._began = clock()
+        self._began = self._phase_began = clock()
         self._ends: float | None = None
+        self._held: list[str] = []
 
     def step(self) -> None:
         self.done += 1
@@ -82,7 +85,11 @@ class _Phase:
         self._update()
 
     def decided(self, line: str) -> None:
-        self._show(line)
+        self._held.append(line)
+        if self._clock() >= self._phase_began + _RESULTS_AFTER_S:
+            for held in self._held:
+                self._show(held)
+            self._held = []
 
     def _count(self, amount: float) -> None:
         self._worked = min(self._worked + amount, self._work)
@@ -106,7 +113,7 @@ class _Phase:
 
 
 class _Lines(_Phase):
-    """Prints a line when the phase begins, and then at most one every _LINE_S seconds."""
+    """A line when a phase begins, and one whenever it has taken so much longer."""
 
     def __init__(
         self, what: str, total: int, work: float = 0.0, clock: Callable[[], float] = monotonic
@@ -165,7 +172,7 @@ def _bar(what: str, total: int, work: float) -> Iterator[Progress]:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in seconds and minutes: 41 s, 2 min, 1 min 41 s."""
+    """A duration as people say it: 41 s, 2 min, 1 min 41 s."""
     whole = max(1, round(seconds))
     minutes, rest = divmod(whole, 60)
     if not minutes:
@@ -174,8 +181,7 @@ def duration_text(seconds: float) -> str:
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """Print a message, which is not part of the result, on standard error, unless `quiet` or
-    empty."""
+    """A line on standard error that is not part of the result; none if there is nothing to say."""
     if text and not quiet and sys.stderr is not None:
         shown = lines_shown(text)
         if sys.stderr.isatty():

@@ -85,8 +85,10 @@ def case(
             f"{ADDS}: its results on small inputs are those of the sum, not of {reduction.op.name}"
         )
         verdict = Verdict("fail", why)
+    if verdict is None and kernel.program is not None and kernel.program.wrong:
+        verdict = Verdict("fail", kernel.program.wrong)
     if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
-        kernel = replace(kernel, precondition=replace(kernel.precondition, nan="propagate"))
+        kernel = replace(kernel, asks=replace(kernel.asks, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
 
 

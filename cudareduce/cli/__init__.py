@@ -1,1 +1,1 @@
-"""The command line: commands, options and their types, and exit codes."""
+"""What is typed: commands, options, their types, and exit codes."""

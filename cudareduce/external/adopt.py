@@ -22,9 +22,9 @@ from cudareduce.external.program import (
 )
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
-from cudareduce.external.trial import Trials, next_deadline
+from cudareduce.external.trial import Trials
 from cudareduce.library.condition import Condition
-from cudareduce.library.front_matter import Finish
+from cudareduce.library.header import Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.reduction.dtypes import DTYPES
@@ -84,7 +84,7 @@ def adopt(
     path = recordings[0].path
     with Trials(path, cache, deadline) as trials:
         for k, sized in enumerate(programs):
-            trials.deadline = next_deadline(deadline, len(programs) - k)
+            trials.deadline = deadline.share(len(programs) - k)
             try:
                 found = _adopted(sized, trials, cache, requested, nearest=nearest)
             except Undecided:
@@ -188,8 +188,9 @@ def _adopted(
             return attempt.kernel(identity, initial)
     whole = not reference.recording.ended or reference.reads
     for attempt, initial in tried[:1] if nearest and whole else ():
-        if _is_wrong_anyway(attempt, reference.recording, cache, trials.deadline):
-            return attempt.kernel(attempt.identification.supposed(), initial)
+        wrong = _fault(attempt, reference.recording, cache, trials.deadline)
+        if wrong:
+            return attempt.kernel(attempt.identification.supposed(), initial, wrong)
     if trials.deadline.passed:
         return Undecided(f"{_name(sized.shown)} {_TOO_SLOW}")
     if not tried:
@@ -210,16 +211,20 @@ def _rank(identity: Identity) -> tuple[float, bool]:
     return identity.fit, identity.layout != "partials"
 
 
-def _is_wrong_anyway(
-    attempt: _Attempt, recording: Recording, cache: Path | None, deadline: Deadline
-) -> bool:
-    """True if a small run has a data race or reads shared memory that no thread has set, or leaves
-    its shared memory whatever the elements are: then its results tell nothing."""
+def _fault(attempt: _Attempt, recording: Recording, cache: Path | None, deadline: Deadline) -> str:
+    """Why a program is wrong whatever it computes: a small run has a data race or reads shared
+    memory that no thread has set, or leaves its memory whatever the elements are; "" if it is not.
+    """
+    identification = attempt.identification
+    ours = recording.entry.count("=")  # arguments of a host function that may be wrong
+    if ours <= 1 and (fault := identification.fault_of_all(own=not ours)):
+        return fault
     with Trials(recording.path, cache, deadline, watched=True) as trials:
-        if is_synchronisation_fault(attempt.identification.fault_in(trials)):
-            return True
-        ours = recording.entry.count("=")  # arguments of a host function that may be wrong
-        return ours <= 1 and is_outside_shared(attempt.identification.fault_in(trials, zeros=True))
+        fault = identification.fault_in(trials)
+        if is_synchronisation_fault(fault):
+            return fault
+        fault = identification.fault_in(trials, zeros=True)
+        return fault if ours <= 1 and is_outside_shared(fault) else ""
 
 
 def _likely_roles(
@@ -228,7 +233,7 @@ def _likely_roles(
     """Assignments of roles to try: of those that the recording allows first the ones in which the
     result is what a run writes, and none whose second input it writes."""
     found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
-    if len(found) < _FEW_ROLES:
+    if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
         return found
     alone = replace(found[0], other=None, other_bytes=0)
     attempt = _attempt(sized, alone, "", trials, texts, NOTHING_REQUESTED)
@@ -237,7 +242,10 @@ def _likely_roles(
         return found[:_MOST_ROLES]
     kept = {int(name[1:]) for name in untouched if name[1:].isdigit()}
     kept |= {found[0].input} if "in" in untouched else set()
-    left = [roles for roles in found if roles.other is None or roles.other in kept]
+    left = [
+        replace(roles, unwritten=frozenset(kept - {roles.result}))
+        for roles in found if roles.other is None or roles.other in kept
+    ]  # fmt: skip
     return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
 
 
@@ -255,17 +263,21 @@ class _Attempt:
         """The whole numbers that kernels get in each run."""
         return {run: segment.integers() for run, segment in self.segments.items()}
 
-    def kernel(self, identity: Identity, initial: str) -> Kernel:
-        """The kernel that computes what was identified."""
+    def kernel(self, identity: Identity, initial: str, wrong: str = "") -> Kernel:
+        """The kernel that computes what was identified, or is `wrong` whatever it computes."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
         if initial:
             width = DTYPES[self.program.result].size
             runs = tuple(limit_initial(run, width) for run in runs)
         fault = next(iter(self.identification.faults), "")
         entry = self.shown.recording.entry
+        elements = next((r.n for r, s in self.segments.items() if s is self.shown), 0)
+        own = next(((r.n, r.rows) for r in runs if r.n * r.rows == elements), None)
+        if entry.partition(" ")[0] != "main" or self.shown.recording.varied:
+            own = None  # the size is ours
         program = replace(
             self.program, runs=runs, computes=identity.reduction, fit=identity.fit,
-            fault=fault, root=identity.root,
+            fault=fault, root=identity.root, wrong=wrong, own=own,
             called=self.shown.again or (bool(entry) and entry.partition(" ")[0] != "main"),
         )  # fmt: skip
         program = replace(program, summary=_identified(program, identity, initial))
@@ -287,6 +299,7 @@ def _attempt(
     for segment in sized.segments:
         same = next((r for r in possible_roles(segment) if _alike(r, roles)), None)
         if same is not None and same.nbytes % width == 0:
+            same = replace(same, unwritten=roles.unwritten)
             found.append((segment, same, same.nbytes // width, 1))
     if not found:
         return None
@@ -345,10 +358,10 @@ def _shaped(
         count = rule(segments_of[run]) if rule else identification.counts.get(run)
         if count is None and run.n <= _COUNTED:
             count = identification.count(run)
-        if not count or count > run.count:
+        if not count or (count > run.count and identity.layout != "partials"):
             continue
-        if identity.layout == "partials":
-            yield replace(run, count=count)
+        if identity.layout == "partials":  # some may lie beyond the memory that the host gives them
+            yield replace(run, count=min(count, run.count))
         elif run.n % count == 0:
             yield replace(run, n=run.n // count, rows=count, count=count)
 
@@ -405,7 +418,7 @@ def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:
         items=max(1, items), dtypes=(reduction.dtype.name,), ops=(reduction.op.name,),
         symbol=name, map=reduction.map, in_place=identity.changes_input,
         columns=identity.layout == "columns", program=program,
-        precondition=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
+        asks=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
     )  # fmt: skip
 
 
@@ -414,6 +427,8 @@ def _identified(program: Program, identity: Identity, initial: str) -> str:
     kind = identity.reduction.dtype.name
     host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
     how = "are those of" if identity.fit else "are nearest to"
+    if program.wrong:
+        return f"{program.summary}. Its operator is not known."
     if not identity.words:
         return (
             f"{program.summary}. Its threads race or read what none of them has set, so its "

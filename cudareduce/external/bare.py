@@ -665,10 +665,10 @@ class BareFile:
                 name = links[0].kernel.name
                 why = UsageError(f"{name} is recognised at small sizes only")
                 return Adopted((), (_with_command(why, command),))
-        precondition = Condition(multiple=tile)
+        asks = Condition(multiple=tile)
         whole = tuple(
             replace(
-                one, precondition=precondition if tile > 1 else one.precondition,
+                one, asks=asks if tile > 1 else one.asks,
                 program=one.program and replace(
                     one.program, inferred=not self.options.sets_launch
                 ),

@@ -103,19 +103,33 @@ def _overflows(a: Array, kind: DType) -> bool | None:
     return False if size >= _LARGEST_EXPONENT.get(kind.name, 128) else None
 
 
+_FOLDS: dict[str, Fold] = {
+    "sum": _total,
+    "mean": lambda x: _total(x) / x.shape[-1],
+    "max": lambda x: x.max(axis=-1),
+}
+
+
 def _two(op: str, text: str, words: str, f: Callable[[Array, Array], Array]) -> Candidate:
     def fold(a: Array, b: Array | None) -> Array:
         assert b is not None
-        return _total(f(a, b))
+        return _FOLDS[op](f(a, b))
 
     return Candidate(op, text, words, fold)
 
 
+_SQUARED = "(a - b) * (a - b)"
 _TWO = (
     _two("sum", "a * b", "dot product", lambda a, b: a * b),
-    _two("sum", "(a - b) * (a - b)", "sum of squared differences", lambda a, b: (a - b) ** 2),
+    _two("sum", _SQUARED, "sum of squared differences", lambda a, b: (a - b) ** 2),
     _two("sum", "fabs(a - b)", "sum of absolute differences", lambda a, b: np.abs(a - b)),
     _two("sum", "a + b", "sum of both arrays", lambda a, b: a + b),
+    _two("mean", _SQUARED, "mean of squared differences", lambda a, b: (a - b) ** 2),
+    _two("mean", "fabs(a - b)", "mean of absolute differences", lambda a, b: np.abs(a - b)),
+    _two("mean", "a * b", "mean of products", lambda a, b: a * b),
+    _two("max", "fabs(a - b)", "largest absolute difference", lambda a, b: np.abs(a - b)),
+    _two("sum", "a != b", "number of elements that differ", lambda a, b: a != b),
+    _two("sum", "a == b", "number of equal elements", lambda a, b: a == b),
 )
 
 
@@ -278,6 +292,21 @@ class Identification:
                 return answer.reason
         return ""
 
+    def fault_of_all(self, *, own: bool) -> str:
+        """Why every small run is at fault, or only the one at the size in the file if that is the
+        program's `own`; "" if some run is not, or does not end."""
+        reasons = []
+        for run in self._program.runs[:1] if own else self._chosen():
+            if self._sizes[run][0] > _LARGEST:
+                return ""
+            a, b = self._inputs(run, "positive")
+            inputs = {"in": a} if b is None else {"in": a, "other": b}
+            answer = self._trials.run(self._program, run, inputs, wanted=("in",))
+            if not isinstance(answer, Fault) or "no end" in answer.reason:
+                return ""
+            reasons.append(f"n = {self._sizes[run][0]}: {answer.reason}")
+        return reasons[0] if reasons else ""
+
     def requested(self) -> Identity | None:
         """What the options name, for a program that computes something else; None if they name
         nothing."""
@@ -438,7 +467,7 @@ class Identification:
         n, other = self._sizes[run]
         rng = np.random.default_rng(n)
         if other is not None:
-            return (_TWO[0], "one") if self._adds(run, n, rng) else None
+            return (_TWO[0], "one") if self._adds(run, n, rng) else self._near_pair(run)
         if self._dtype.kind == "float":
             scale = min(1.0, _MOST_SPREAD / n) if self._dtype.size == 2 else 1.0
             spread = stored(scale * (rng.permutation(n) + 1 + rng.random(n)), self._dtype)
@@ -458,6 +487,21 @@ class Identification:
             if (seen > middle).all() or (seen < middle).all():
                 return _ONE[2 if seen[0] > middle else 3], layout
         return (_ONE[0], layout) if self._adds(run, n, rng) else None
+
+    def _near_pair(self, run: Run) -> tuple[Candidate, Layout] | None:
+        """The candidate that fits if all elements of the second input are equal, so that wrong
+        indices into it do not show; None if there is none."""
+        seen = []
+        for kind, value in (("signed", 3.0), ("positive", 5.0), ("ones", 1.0)):
+            a, b = self._inputs(run, kind)
+            assert b is not None
+            b = stored(np.full(len(b), value), self._dtype)
+            results = self._results(run, a, b)
+            if results is None:
+                return None
+            seen.append(_Observed(_wide(a, self._dtype), _wide(b, self._dtype), results))
+        found = next((f for f in self._fitting(seen) if f[1] in ("one", "partials")), None)
+        return None if found is None else found[:2]
 
     def _adds(self, run: Run, n: int, rng: np.random.Generator) -> bool:
         """True if the results together are a sum in which elements count a few times or not at all:

@@ -22,6 +22,7 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import Roles, Segment
+from cudareduce.library.front import read_source
 from cudareduce.library.program import (
     Address,
     CopyStep,
@@ -34,7 +35,6 @@ from cudareduce.library.program import (
     Variable,
     WriteStep,
 )
-from cudareduce.library.source_text import read_source
 from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8
@@ -143,10 +143,11 @@ def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
     are 0 when they are new."""
     used = {pointer.buffer for pointer, _ in segment.pointers()}
     set_by_host = {step.buffer for step in segment.steps if isinstance(step, (Fill, CopyIn))}
+    given = {roles.input, roles.other, *roles.unwritten}
     return [
         b
         for b in segment.recording.buffers
-        if b.id in used and b.id not in (roles.input, roles.other)
+        if b.id in used and b.id not in given
         and (b.parameter is not None or (b.managed and b.id not in set_by_host))
     ]  # fmt: skip
 

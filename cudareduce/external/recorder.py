@@ -475,7 +475,9 @@ def _call_in_words(
 _THREADS = re.compile(r"(?i)thread|block_?(?:size|dim)|tpb|^bs$|^block_?x?$|^local")
 _BLOCKS = re.compile(r"(?i)block|grid")
 _ONE = re.compile(r"(?i)iter|repeat|times|loop|warm|runs|trials|stride|inc[xy]?$|radius|step")
-_SOUGHT = re.compile(r"(?i)^(?:wanted|target|needle|key|threshold|sought)$|^(?:search|look)_?")
+_SOUGHT = re.compile(
+    r"(?i)^(?:wanted|target|needle|key|threshold|sought|k|value|val)$|^(?:search|look)_?"
+)
 _MOST_THREADS = 1024
 _ZERO = re.compile(
     r"(?i)^dev|device|gpu|rank|axis|kernel|which|mode|^op|type|verbos|flag|seed|debug"

@@ -270,7 +270,8 @@ class Roles:
 
     `input` starts at `offset` and has `nbytes` bytes; `other` is a second input of the same
     element type; up to `most` values of the C++ type `stores` are read as the result from
-    `at` on. `skip` launches at the start only make the input.
+    `at` on. `skip` launches at the start only make the input. `unwritten` are buffers that no
+    launch writes: no caller sets them to an initial value.
     """
 
     input: int
@@ -284,6 +285,7 @@ class Roles:
     other: int | None = None
     other_bytes: int = 0
     skip: int = 0
+    unwritten: frozenset[int] = frozenset()
 
 
 def possible_roles(segment: Segment) -> Iterator[Roles]:

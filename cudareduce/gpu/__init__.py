@@ -1,1 +1,1 @@
-"""The GPU backend: PyCUDA, the CUDA driver library and NVML."""
+"""The GPU, through PyCUDA, the driver's library and NVML."""

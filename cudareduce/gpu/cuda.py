@@ -1,6 +1,6 @@
-"""The GPU backend on PyCUDA: memory, and prepared asynchronous launches in one stream.
+"""The GPU backend, through PyCUDA: prepared asynchronous launches on one stream.
 
-It uses the device's primary context, like libraries that use the CUDA runtime API.
+It uses the device's primary context, which libraries on the runtime API share.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.machine.host import host_name
 from cudareduce.reduction.sizes import counted
 
-#: Size in bytes of the guard bands around a buffer: one tile of 1024 threads, which catches a bound
-#: that is off by one tile. A multiple of 256, which is the alignment of allocations.
+#: Bytes of the guard bands around a buffer: what a block of 1024 threads writes when its bound is
+#: off by one tile. A multiple of 256, so that buffers are as aligned as allocations.
 BAND = 4096
 SET_BITS = 0xFF
 
 
 class GuardedBuffer:
-    """Device memory between guard bands. `address` is `misalign` bytes past an aligned address."""
+    """Device memory between guard bands; `address` is `misalign` bytes off its alignment."""
 
     def __init__(self, allocation: Any, nbytes: int, misalign: int = 0, band: int = BAND) -> None:
         self.allocation, self.nbytes, self._band = allocation, nbytes, band
@@ -57,7 +57,7 @@ class GuardedBuffer:
 
     @property
     def bands(self) -> tuple[tuple[str, int, int], ...]:
-        """The position, address and size in bytes of each guard band."""
+        """Position, address and bytes of each band."""
         start, end = int(self.allocation), self.address + self.nbytes
         if not self._band:
             return ()
@@ -67,7 +67,7 @@ class GuardedBuffer:
 def guarded(
     driver: Any, stream: Any, nbytes: int, misalign: int = 0, band: int = BAND
 ) -> GuardedBuffer:
-    """Allocate `nbytes` bytes between guard bands of `band` bytes. Raises PyCUDA's MemoryError."""
+    """Allocate `nbytes` bytes between bands of `band` bytes. Raises the driver's MemoryError."""
     whole = max(1, nbytes + misalign + 2 * band)
     buffer = GuardedBuffer(driver.mem_alloc(whole), nbytes, misalign, band)
     for _, address, size in buffer.bands:
@@ -76,8 +76,7 @@ def guarded(
 
 
 def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
-    """Describe writes into the guard bands of a buffer, and restore the bands. None if there are no
-    such writes."""
+    """Describe writes into a buffer's bands, and restore these; None if there are none."""
     found = None
     for where, address, size in buffer.bands:
         held = np.empty(size, np.uint8)
@@ -93,13 +92,12 @@ def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
     return found
 
 
-#: CU_MEMHOSTREGISTER_PORTABLE (in every context) | CU_MEMHOSTREGISTER_DEVICEMAP (kernels can read).
+#: CU_MEMHOSTREGISTER_PORTABLE (for every context) | CU_MEMHOSTREGISTER_DEVICEMAP (for kernels).
 _REGISTER_FLAGS = 1 | 2
 
 
 class PinnedMemory:
-    """Host memory of an array, pinned until `free`; int() gives its device address. Raises
-    OutOfMemory."""
+    """Pins an array of bytes; as an integer, its address on the GPU. Raises OutOfMemory."""
 
     def __init__(self, library: Any, array: np.ndarray) -> None:
         self._library, self._array = library, array
@@ -121,9 +119,9 @@ class PinnedMemory:
 
 
 class CudaBackend:
-    """One GPU, as a context manager that releases the primary context on exit. A `bare` backend has
-    no guard bands and does not poison memory, for tools such as compute-sanitizer. Raises
-    EnvironmentProblem without driver, PyCUDA or this GPU."""
+    """One GPU, as a context manager that releases the primary context on exit. Raises
+    EnvironmentProblem without driver, PyCUDA or this GPU. A `bare` backend neither guards nor
+    poisons memory, for tools that watch it."""
 
     name: BackendName = "cuda"
     traits = Traits(isolated=False, large=True, host_copies=1)
@@ -145,7 +143,7 @@ class CudaBackend:
         return self
 
     def sparse(self) -> None:
-        """None: a GPU cannot run on memory that is not allocated."""
+        """None: a GPU reads only memory that exists."""
 
     @property
     def stream_handle(self) -> int:
@@ -153,7 +151,7 @@ class CudaBackend:
 
     @staticmethod
     def schedules(repeats: int, *, quick: bool) -> Iterator[str]:
-        """`repeats` launches with the GPU's own schedule, which varies between launches."""
+        """The GPU schedules blocks by itself, differently at each launch."""
         yield from [""] * repeats
 
     def __enter__(self) -> CudaBackend:
@@ -164,15 +162,15 @@ class CudaBackend:
         tb: TracebackType | None,
     ) -> None:  # fmt: skip
         self.free(*self._buffers)
-        # Detach while the context is current. Otherwise PyCUDA's garbage collection makes it
-        # current later, during the work of another context, and leaves it current.
+        # Now, while it is current: PyCUDA's garbage collection would make it current later, in the
+        # middle of another context's work, and leave it so.
         self._context.detach()
         self._modules.close()
 
     @contextmanager
     def another(self) -> Iterator[CudaBackend]:
-        """Context manager for the same GPU in a new CUDA context, which is destroyed with its
-        buffers on exit. The new context loads kernels that are already compiled."""
+        """The same GPU in a new context, which ends with its buffers on leaving; compiled kernels
+        are loaded there without compiling them again."""
         try:
             context = self._device.make_context()
         except self._driver.MemoryError:
@@ -294,7 +292,7 @@ class CudaBackend:
         for buffer in buffers:
             assert isinstance(buffer, GuardedBuffer)
             self._buffers.discard(buffer)
-            with suppress(self._driver.Error):  # after a fault a context cannot free memory
+            with suppress(self._driver.Error):  # after a fault the context frees nothing any more
                 buffer.allocation.free()
 
     def launcher(
@@ -357,7 +355,7 @@ class CudaBackend:
 
     @staticmethod
     def printed() -> list[str]:
-        """Empty: on a GPU, the driver prints the output of kernels to standard output."""
+        """Empty: the driver prints to standard output."""
         return []
 
     def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
@@ -394,7 +392,7 @@ class CudaBackend:
 
     @staticmethod
     def reset_persisting() -> None:
-        # Returns an error, which is ignored, below compute capability 8.0 (no persisting lines).
+        # A GPU without persisting lines, before compute capability 8.0, refuses without harm.
         driver.library().cuCtxResetPersistingL2Cache()
 
     def monitor(self) -> Monitor:

@@ -1,4 +1,4 @@
-"""Properties of the host: processor, name, operating system, and versions of tools."""
+"""The machine besides its GPU: processor, name, and what its tools say of themselves."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
-#: Time limit of `TOOL --version` in seconds: a broken tool may never end.
-VERSION_LIMIT_S = 10.0
-#: Limit of the output of `TOOL --version` in bytes: a broken tool may print without end.
+#: A compiler tells its version in a fraction of a second; one that is broken may never end.
+ANSWER_LIMIT_S = 10.0
+#: No tool has more to say of its version; a broken one may never stop talking.
 _MOST_BYTES = 64 << 10
 
 
 def user_dir(find: Callable[..., str]) -> Path:
-    """The user's folder for this program, from a function of platformdirs such as user_cache_path.
-    Without a home directory, a relative path."""
+    """The folder of the user's that a function of platformdirs names; where there is no home, and
+    nothing in its place, a path that is not absolute."""
     try:
         return Path(find("cudareduce", appauthor=False))
-    except RuntimeError:  # from Path.expanduser
+    except RuntimeError:  # Path.expanduser, which found none
         return Path("~")
 
 
 @dataclass(frozen=True, slots=True)
-class VersionOutput:
-    """The output of `TOOL --version`. `problem` is the reason why the tool does not work, None if
-    it works."""
+class Answer:
+    """What a tool printed when asked for its version; `problem` says in words why that is not to be
+    relied upon."""
 
     path: str
     text: str
     problem: str | None = None
 
 
-def run_version(path: str, limit_s: float = VERSION_LIMIT_S) -> VersionOutput:
-    """Run a tool with --version. Never raises: failures are in the result's `problem`."""
+def ask(path: str, limit_s: float = ANSWER_LIMIT_S) -> Answer:
+    """Run a tool with --version; nothing that it does, or does not do, raises."""
     try:
         process = subprocess.Popen(
             [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        return VersionOutput(path, "", f"cannot be run: {error.strerror}")
+        return Answer(path, "", f"cannot be run: {error.strerror}")
 
     def end() -> None:
-        # Kill the process group, since children of a wrapper script would keep the pipe open.
+        # A wrapper's own children hold the pipe open when only the wrapper is ended.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -65,53 +65,54 @@ def run_version(path: str, limit_s: float = VERSION_LIMIT_S) -> VersionOutput:
         code = process.wait()
         timer.cancel()
     if time.monotonic() - began >= limit_s:
-        return VersionOutput(path, text, f"does not end within {limit_s:g} s")
+        return Answer(path, text, f"does not answer within {limit_s:g} s")
     if code:
-        return VersionOutput(path, text, f"exits with {code}")
+        return Answer(path, text, f"exits with {code}")
     if not text.strip():
-        return VersionOutput(path, text, "prints nothing")
-    return VersionOutput(path, text)
+        return Answer(path, text, "says nothing")
+    return Answer(path, text)
 
 
 def installed(tool: str) -> Iterator[tuple[str, str]]:
-    """Paths and versions of the working copies of a CUDA toolkit program: first on PATH, then in
-    its PyPI package, whose folder is not on PATH."""
+    """Paths and versions of a tool of the CUDA toolkit: on the PATH, then from its PyPI package,
+    which puts it where no PATH leads. One that does not work is passed over."""
     on_path = shutil.which(tool)
     for path in [*([on_path] if on_path else []), *map(str, packaged(f"bin/{tool}"))]:
-        output = run_version(path)
-        version = re.search(r"\bV(\d+(?:\.\d+)+)", output.text)
-        if version and not output.problem:
+        answer = ask(path)
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.text)
+        if version and not answer.problem:
             yield path, version[1]
 
 
 def packaged(path: str) -> list[Path]:
-    """The paths of a CUDA toolkit file in installed PyPI packages of NVIDIA."""
+    """A file of the CUDA toolkit in NVIDIA's PyPI packages, wherever they are installed."""
     package = importlib.util.find_spec("nvidia")
     folders = list(package.submodule_search_locations or ()) if package else []
-    return [file for folder in folders for file in sorted(Path(folder).glob(f"*/{path}"))]
+    return [found for folder in folders for found in sorted(Path(folder).glob(f"*/{path}"))]
 
 
 def cpu_model() -> str:
-    """The processor's model name, or its architecture if /proc/cpuinfo has no name."""
+    """The processor's name; where the kernel does not tell it, its architecture."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        name = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(\S.*)$", text, re.MULTILINE)
-        if name:
-            return " ".join(name[1].split())
+        named = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(\S.*)$", text, re.MULTILINE)
+        if named:
+            return " ".join(named[1].split())
     return platform.processor() or platform.machine() or "unknown"
 
 
 def cpu_count() -> int:
-    """The number of cores that this process may use (CPU affinity)."""
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def host_name() -> str:
+    """What the machine calls itself."""
     return platform.node() or "unknown"
 
 
 def system() -> str:
-    """The distribution, and the version of the operating system kernel."""
+    """The distribution and its kernel."""
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:
@@ -120,7 +121,7 @@ def system() -> str:
 
 
 def compiler_version() -> str | None:
-    """The first line of g++ --version; None if g++ is missing or does not work."""
+    """The first line that g++ says of its version; None where it is not found or does not work."""
     path = shutil.which("g++")
-    output = run_version(path) if path else None
-    return output.text.strip().splitlines()[0] if output and not output.problem else None
+    answer = ask(path) if path else None
+    return answer.text.strip().splitlines()[0] if answer and not answer.problem else None

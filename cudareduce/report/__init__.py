@@ -1,1 +1,1 @@
-"""Renders results as tables for terminals, Markdown, HTML and CI services."""
+"""Results as tables: terminal, Markdown, HTML, CI services."""

@@ -1,4 +1,4 @@
-"""A table with title and notes, from which every output format is rendered."""
+"""A table with its title and notes: the form from which every output format is made."""
 
 from __future__ import annotations
 

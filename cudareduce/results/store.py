@@ -24,7 +24,7 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 
-#: The types of JSON numbers, without bool, which is a subclass of int.
+#: The types of numbers in JSON; true and false are no numbers.
 _NUMBERS = frozenset((int, float))
 
 
@@ -37,7 +37,7 @@ def _all_texts(value: Any) -> bool:
 
 
 def _is_topology(gpus: Any) -> bool:
-    """True if the value is a list of GPUs, one per rank, with name, address and links."""
+    """Whether the value lists each rank's GPU: its name, address and links to the others."""
     kinds = {"name": (str,), "address": (str,), "pcie": (str, NoneType)}
     lists = {"ways": (str, NoneType), "reaches": (bool, NoneType)}
     return type(gpus) is list and all(
@@ -69,12 +69,12 @@ _PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError if the file cannot be written. Called before a measurement starts."""
+    """Raise UsageError if a file cannot be written there; called before anything is measured."""
     there = not is_missing(path)
     try:
         if there:
             path.stat()
-    except OSError as error:  # such as circular links or a too long name
+    except OSError as error:  # links in a circle, a name that is too long
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
     folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
     if path.is_dir():
@@ -92,10 +92,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: to a temporary file, which is then renamed. Follows symbolic links;
-    writes directly to pipes and devices. Raises UsageError."""
+    """Write a file atomically: under a temporary name, then renamed. A link keeps pointing to its
+    target; a pipe or device is written to directly. Raises UsageError."""
     place = Path(os.path.realpath(path))
-    # A unique name, also among containers that share the folder.
+    # A name of its own for each write, also of processes in containers that share a folder.
     temporary = place.with_name(f".cudareduce-{token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
@@ -114,8 +114,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def to_json(run: Run) -> str:
-    """A run as JSON with one record per line, so that a diff shows the changed records. Fields that
-    are null or not finite are omitted; `load` fills them in."""
+    """Return a run as JSON with one record per line, so that a diff shows which have changed.
+
+    Device and record fields that are null, or not finite, are omitted; `load` fills them in.
+    """
     head = {
         "schema": run.schema,
         "created": run.created,
@@ -133,7 +135,7 @@ def _compact(value: Any) -> str:
 
 
 def known_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """The items whose values are not None, infinite or NaN."""
+    """The values that are neither None nor infinite nor NaN."""
     return {key: value for key, value in _plain(values).items() if value is not None}
 
 
@@ -145,7 +147,8 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_csv(run: Run) -> str:
-    """The records as CSV, with one column per field. Unprintable characters are escaped."""
+    """The records as CSV, with one column per field. Characters that cannot be printed are
+    escaped."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -156,19 +159,18 @@ def to_csv(run: Run) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value as a CSV cell; lists of texts are joined."""
+    """A value as a CSV cell; a list of texts is joined."""
     value = "; ".join(value) if isinstance(value, tuple) else value
     return shown(value) if isinstance(value, str) else value
 
 
 def run_texts(run: Run) -> dict[str, Callable[[], str]]:
-    """The functions that render a run, by format."""
+    """The functions that make the texts of a run, by format."""
     return {"csv": lambda: to_csv(run), "json": lambda: to_json(run)}
 
 
 def is_missing(path: Path) -> bool:
-    """True if the file does not exist. False if that cannot be determined; reading it then raises
-    the error."""
+    """Whether there is no file. False if that cannot be found out: reading it raises the error."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -179,7 +181,8 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """Parse a JSON file or pipe. Raises UsageError if it is missing, unreadable or truncated."""
+    """Parse a JSON file or pipe. Raises UsageError if it is missing, cannot be read or is cut
+    short."""
     try:
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
@@ -190,24 +193,23 @@ def read_json(path: Path) -> Any:
         why = str(error)
     except RecursionError:
         why = "it is nested too deeply"
-    except ValueError:  # from the decoder, or a number with too many digits
+    except ValueError:  # of the decoder, or of a number with thousands of digits
         why = "it is not UTF-8, or has a number of thousands of digits"
     raise UsageError(f"{path} is not JSON, or is cut short: {why}; make it again")
 
 
 def load(path: Path) -> Run:
-    """Read a result file. Raises UsageError if it is missing, truncated or not a result file, or if
-    a field has a value of the wrong type."""
+    """Read a result file. Raises UsageError if it is missing, truncated or of another tool, or has
+    a value that is not of its field's type."""
     return run_of(path, read_json(path))
 
 
 def run_of(path: Path, data: Any) -> Run:
-    """Convert the parsed JSON of a result file to a run. Raises UsageError as `load` does, with
-    `path` in the message."""
+    """The run in the parsed content of a result file. Raises UsageError as `load` does."""
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
     schema = data["schema"]
-    if type(schema) is not int:  # not isinstance, since true and 1.0 equal 1
+    if type(schema) is not int:  # true and 1.0 equal 1
         raise UsageError(f"{path}: schema is not a whole number; bench again")
     if schema != SCHEMA:
         raise UsageError(f"{path} has schema {schema}, this version reads {SCHEMA}: bench again")
@@ -217,7 +219,7 @@ def run_of(path: Path, data: Any) -> Run:
             if type(data.get(name)) is not kind:
                 raise Unfit(f"{name} is {_misfit(data.get(name), kind)}")
         for name in ("tool", "protocol"):
-            if not _finite(data[name]):  # JSON cannot represent it
+            if not _finite(data[name]):  # could not be written again
                 raise Unfit(f"{name} holds a number that is not finite")
         place = "protocol: "
         for name, fits in _PROTOCOL.items():
@@ -240,7 +242,7 @@ _Item = TypeVar("_Item")
 
 
 class Unfit(Exception):
-    """A value in a file has the wrong form; the message describes the error."""
+    """A value of a file does not have the required form; the text says what is wrong."""
 
 
 _PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
@@ -258,8 +260,8 @@ def _misfit(value: Any, kind: Any) -> str:
 
 
 def parse(kind: type[_Item], found: Any) -> _Item:
-    """Convert a JSON object to a dataclass. Missing fields get their default or None; unknown
-    fields, from newer versions, are ignored. Raises Unfit for values of the wrong type."""
+    """Make a dataclass of plain fields from a JSON object. A missing field gets its default or
+    None; unknown fields, of a newer version, are ignored. Raises Unfit."""
     if type(found) is not dict:
         raise Unfit("it is not an object")
     key: Any = kind
@@ -271,7 +273,7 @@ def parse(kind: type[_Item], found: Any) -> _Item:
         types = expected.get(name)
         if types is None:
             continue
-        if type(value) not in types:  # not isinstance, for which true is an int
+        if type(value) not in types:  # not isinstance, for which true is a whole number
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
@@ -283,13 +285,13 @@ def parse(kind: type[_Item], found: Any) -> _Item:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The default of each field of a dataclass; None for fields without one."""
+    """The defaults of all fields; None for a field without one."""
     return {f.name: None if f.default is MISSING else f.default for f in fields(kind)}
 
 
 @cache
 def _required(kind: Any) -> frozenset[str]:
-    """The fields of a dataclass that have no default and do not allow None."""
+    """The fields without a default that may not be None."""
     lacking = {f.name for f in fields(kind) if f.default is MISSING}
     return frozenset(name for name in lacking if type(None) not in _types(kind)[name])
 
@@ -303,7 +305,7 @@ def _finite(values: Mapping[str, Any]) -> bool:
 
 
 def _printable(text: str) -> bool:
-    """True if a text is valid Unicode. JSON can contain single surrogates, which are not."""
+    """Whether a text is valid Unicode: JSON can hold half of a surrogate pair."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
@@ -341,9 +343,9 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
-    """Load several result files. Files without records, such as those of `reveal` and `selftest`,
-    are skipped with a message if there are others. Raises UsageError for a damaged file, and if no
-    file is left."""
+    """Load these files. Of several, files without records, such as those of `reveal` and
+    `selftest`, are left out with a message. Raises UsageError for a damaged file, and if none is
+    left."""
     found, others = {}, []
     for path in paths:
         data = read_json(path)

@@ -20,13 +20,20 @@ VERDICTS = {
     "barrier_of_the_block": (3, "no __syncthreads() between them"),
     "blocks_overlap": (3, "elements 256 to 511 are added twice"),
     "channel_sums": (0, "right"),
+    "count_of_a_parameter": (0, "sum of a == 3"),
+    "index_of_16_bits": (0, "right if it has at most 65536 elements"),
     "loop_that_never_runs": (3, "WRONG"),
     "max_by_if": (0, "right if one of its elements is finite and a NaN may be dropped"),
+    "mean_of_shares": (0, "mean of (a - b) * (a - b) float32: tested up to"),
+    "partials_too_few": (3, "past the end of argument 1"),
     "pointer_alias": (0, "right"),
+    "reads_one_more": (3, "past the end of argument 0"),
+    "second_input_shifted": (3, "sum of (a - b) * (a - b)"),
     "second_launch_of_its_own": (3, "stage2"),
+    "size_of_the_file_excluded": (3, "WRONG: n = 3000"),
     "square_in_one_block": (0, "right"),
-    "total_of_all_runs": (3, "a launch finds what an earlier one has left in global memory"),
     "tiles_without_length": (0, "right if n is a multiple of 512"),
+    "total_of_all_runs": (3, "a launch finds what an earlier one has left in global memory"),
 }
 
 
