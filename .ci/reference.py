@@ -16,7 +16,7 @@ from cudareduce.cli.help import option_groups
 from cudareduce.cli.main import cli
 from cudareduce.compare import unit_verdicts, verdicts
 from cudareduce.errors import EXIT_CODE_ORDER, EXIT_CODES
-from cudareduce.library import header
+from cudareduce.library import front_matter as keys
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.results import record
@@ -104,16 +104,16 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 
 def front_matter() -> str:
     """The keys of the TOML block of a kernel file, and the words that they allow."""
-    keys = [
-        (f"`{key}`", "yes" if key in header.REQUIRED else "no", *_with_default(text))
-        for key, text in header.KEYS.items()
+    rows = [
+        (f"`{key}`", "yes" if key in keys.REQUIRED else "no", *_with_default(text))
+        for key, text in keys.KEYS.items()
     ]
     words: dict[str, Mapping[str, str]] = {
-        "scope": header.SCOPES, "grid": header.GRIDS, "walk": header.WALKS, "fold": header.FOLDS,
-        "finish": header.FINISHES, "order": header.ORDERS, "elements": header.ELEMENTS,
-        "requires": header.REQUIREMENTS, "techniques": header.TECHNIQUES,
+        "scope": keys.SCOPES, "grid": keys.GRIDS, "walk": keys.WALKS, "fold": keys.FOLDS,
+        "finish": keys.FINISHES, "order": keys.ORDERS, "elements": keys.ELEMENTS,
+        "requires": keys.REQUIREMENTS, "techniques": keys.TECHNIQUES,
     }  # fmt: skip
-    allowed = {"blocks": header.BLOCKS, "dtypes": DTYPES, "ops": OPERATORS}
+    allowed = {"blocks": keys.BLOCKS, "dtypes": DTYPES, "ops": OPERATORS}
     return "\n\n".join([
         "# Front matter of a kernel",
         "The front matter is a TOML block between `/*+++` and `+++*/`, each on a line of its own, "
@@ -123,7 +123,7 @@ def front_matter() -> str:
         "`finish`. A wrong word there gives a wrong result or a wrong bound. With "
         '`walk = "tickets"`, the order of floating-point additions is not fixed; the error bound '
         "requires that each tile is folded before it is added to the value of a thread.",
-        _table(("key", "required", "meaning", "default"), keys),
+        _table(("key", "required", "meaning", "default"), rows),
         *(f"## {key}\n\n{_table(('word', 'meaning'), _coded(table))}"
           for key, table in words.items()),
         "## blocks, dtypes and ops",

@@ -1,4 +1,4 @@
-"""`python -m cudareduce` is the same program as `cudareduce`."""
+"""The entry point of `cudareduce` and of `python -m cudareduce`."""
 
 import os
 import sys
@@ -7,9 +7,9 @@ from cudareduce.signals import orderly_end
 
 
 def main() -> None:
-    """Run the command line; what ends by a signal ends with the code that shells give it. The rest
-    is imported here, so that a signal in that first tenth of a second ends it as it does later."""
-    # NumPy would start threads for linear algebra, of which there is none here: 0.03 s a run.
+    """Run the command line. A run that a signal ends exits with 128 + the signal number, as in
+    shells. The command line is imported here, so that this also holds during the imports."""
+    # Without this NumPy starts threads for linear algebra, which is not used: saves 0.03 s.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     came: list[int] = []
     try:

@@ -1,7 +1,8 @@
-"""Runs kernels: the protocol of the GPU and the CPU emulator.
+"""The protocols of backends, which the GPU and the CPU emulator implement.
 
 A backend compiles translation units, owns buffers, and prepares launches as functions without
-arguments. It knows nothing of reductions. A `TimedBackend` also has events, contexts and a monitor.
+arguments. It is independent of reductions. A `TimedBackend` also has events, contexts and a
+monitor.
 """
 
 from __future__ import annotations
@@ -150,25 +151,25 @@ class Backend(Protocol):
         OutOfMemory."""
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Poisoned memory. Raises OutOfMemory."""
+        """Allocate memory filled with set bits (see `poison`). Raises OutOfMemory."""
 
     def poison(self, buffer: Buffer, byte: int = 0xFF) -> None:
-        """Fill a buffer, by default with set bits: NaN as a float, -1 as an integer."""
+        """Fill a buffer with a byte, by default with set bits: NaN as a float, -1 as an integer."""
 
     def write(self, buffer: Buffer, array: np.ndarray, offset: int = 0) -> None:
-        """Copy an array to `offset` bytes into a buffer; no work may be in flight."""
+        """Copy an array to offset `offset`, in bytes, of a buffer; no work may be in flight."""
 
     def zero(self, buffer: Buffer) -> None:
-        """Clear a buffer."""
+        """Fill a buffer with zeros."""
 
     def damage(self, buffer: Buffer) -> str | None:
-        """Describe writes outside of a buffer that did not fault; None if there are none."""
+        """Describe writes past either end of a buffer that did not fault; None without any."""
 
     def download(self, buffer: Buffer, dtype: str, count: int) -> np.ndarray:
-        """Copy `count` elements back, after all work in flight. Raises KernelFault."""
+        """Copy `count` elements to the host after all work in flight. Raises KernelFault."""
 
     def new_stream(self) -> StreamBackend:
-        """The same device and memory with another stream."""
+        """A backend for the same device and memory with a new stream."""
 
     def pin(self, array: np.ndarray) -> Buffer:
         """Pin an array of whole pages in host memory until it is freed; kernels read it at the
@@ -185,7 +186,7 @@ class Backend(Protocol):
         Raises TooManyBlocks at once, and KernelFault when run."""
 
     def call(self, program: Program, call: KernelCall) -> Launch:
-        """A ready launch of a kernel of an external program. Raises as `launcher`."""
+        """A function that launches a kernel of an external program. Raises as `launcher`."""
 
     def variable(self, program: Program, index: int, nbytes: int) -> tuple[Buffer, bytes]:
         """The memory of a variable of an external program, which must not be freed, and its initial
@@ -197,15 +198,15 @@ class Backend(Protocol):
         schedules by itself."""
 
     def printed(self) -> list[str]:
-        """Lines that kernels have printed since the last call, but for those on standard output."""
+        """Lines that kernels have printed since the last call, except on standard output."""
 
     def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
-        """A ready write of bytes to `offset` bytes into a buffer."""
+        """A function that writes `pattern` to offset `offset`, in bytes, of a buffer."""
 
     def copier(
         self, target: Buffer, target_offset: int, source: Buffer, source_offset: int, nbytes: int
     ) -> Launch:
-        """A ready copy from one buffer to another, offsets in bytes."""
+        """A function that copies from one buffer to another; offsets are in bytes."""
 
     def synchronize(self) -> None:
         """Wait for all work in flight. Raises KernelFault."""
@@ -219,7 +220,7 @@ class Backend(Protocol):
 
 
 class StreamBackend(Backend, Protocol):
-    """A backend with a stream of its own."""
+    """A backend with its own stream for asynchronous copies and launches."""
 
     def copy_in(self, buffer: Buffer, array: np.ndarray) -> None:
         """Enqueue a copy of an array, which must not change until then, to a buffer's start."""
@@ -238,15 +239,15 @@ class SparseBackend(Backend, Protocol):
     """Runs single blocks of launches that are larger than any memory."""
 
     def reserve(self, nbytes: int) -> Buffer:
-        """Address space of zeros, between guards that no 32-bit index passes. Raises
-        OutOfMemory."""
+        """Reserve zeroed address space, mostly without physical memory, between guard areas larger
+        than a 32-bit index can span. Raises OutOfMemory."""
 
     def run_alone(
         self, number: int, most_s: float, program: Program, grid: int, block: int,
         args: Sequence[Argument], dynamic_shared: int = 0,
     ) -> float | None:  # fmt: skip
-        """Run one block of a grid, and restore the kernel's variables; its processor time in
-        seconds, None if it exceeds `most_s`. Raises KernelFault."""
+        """Run only block `number` of a grid, then restore the kernel's variables. Returns its CPU
+        time in seconds, None if it was stopped after `most_s`. Raises KernelFault."""
 
 
 class CountingBackend(Backend, Protocol):
@@ -301,17 +302,17 @@ class TimedBackend(StreamBackend, Protocol):
         """The driver's handle of the stream."""
 
     def another(self) -> AbstractContextManager[TimedBackend]:
-        """The same device in a new context, which ends with its buffers on leaving; compiled
-        kernels are loaded there. Raises OutOfMemory and EnvironmentProblem."""
+        """Context manager for the same device in a new context, which is destroyed with its buffers
+        on exit. Compiled kernels are loaded there. Raises OutOfMemory and EnvironmentProblem."""
 
     def monitor(self) -> Monitor:
         """The monitor of this device."""
 
     def overwrite(self, buffer: Buffer, offset: int, source: Buffer) -> None:
-        """Enqueue a copy of all of `source` to `offset` bytes into a buffer."""
+        """Enqueue a copy of `source` to offset `offset`, in bytes, of a buffer."""
 
     def reset_persisting(self) -> None:
-        """Make persisting lines of the L2 ordinary ones."""
+        """Reset all persisting lines of the L2 cache to normal."""
 
     def reached(self, event: Any) -> bool:
         """True if the device has passed an event."""
@@ -320,7 +321,7 @@ class TimedBackend(StreamBackend, Protocol):
         """Microseconds between two passed events."""
 
     def host_us(self) -> float:
-        """Microseconds of the host's clock."""
+        """The host's clock in microseconds."""
 
     def finish(self) -> None:
         """Wait for all work of the context, in all streams."""
@@ -329,4 +330,4 @@ class TimedBackend(StreamBackend, Protocol):
         """A gate in the stream. Raises EnvironmentProblem."""
 
     def graph(self, run: Launch) -> Graph:
-        """The work that `run` enqueues, captured. Raises EnvironmentProblem."""
+        """Capture the work that `run` enqueues as a graph. Raises EnvironmentProblem."""

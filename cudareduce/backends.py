@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """The parameters of a backend, for this process or a child.
+    """The parameters with which this process or a child opens a backend.
 
-    `cache` holds compiled kernels; None is a folder that ends with the process. `hazards` selects
-    the emulator's build with race detection, `threads` its number of processors, by default all.
-    `bare` turns off guards and poison on the GPU, for tools that watch its memory.
+    `cache` is the folder of compiled kernels; None means a temporary one. `hazards` turns on race
+    detection in the emulator, `threads` is its number of OS threads, by default one per core.
+    `bare` turns off guard bands and poisoning on the GPU, for tools such as compute-sanitizer.
     """
 
     name: BackendName
@@ -37,23 +37,23 @@ class BackendSpec:
 
     @property
     def timed(self) -> bool:
-        """True if its launches can be timed."""
+        """True if launches on this backend can be timed."""
         return self.name in TIMED_BACKENDS
 
     def with_cache(self, folder: Path) -> BackendSpec:
-        """The spec with a cache in this folder, if it is of the emulator and has none."""
+        """A copy with this cache folder, if the backend is the emulator and has none."""
         return replace(self, cache=self.cache or folder) if self.name == "cpu" else self
 
 
 def default_cache() -> Path:
-    """The folder of compiled kernels."""
+    """The default folder of compiled kernels."""
     import platformdirs
 
     return user_dir(platformdirs.user_cache_dir)
 
 
 def why_unusable(folder: Path) -> str | None:
-    """Why a folder cannot be made or written; None if it can."""
+    """The reason why a folder cannot be created or written to; None if it can."""
     if not folder.is_absolute():
         return "there is no home folder"
     existing = next(path for path in (folder, *folder.parents) if path.exists())
@@ -67,8 +67,8 @@ def why_unusable(folder: Path) -> str | None:
 def choose_backend(
     wanted: str, device: int, use_cache: bool
 ) -> tuple[BackendSpec, tuple[str, ...]]:
-    """The backend for `auto`, `cuda` or `cpu`, and remarks: why `auto` falls back to the CPU, why
-    nothing is cached. Raises EnvironmentProblem if `cuda` is not available."""
+    """The backend for `auto`, `cuda` or `cpu`, and remarks for the user: the reason why `auto` uses
+    the CPU, or why nothing is cached. Raises EnvironmentProblem if `cuda` is not available."""
     cache, remarks = default_cache() if use_cache else None, []
     why = why_unusable(cache) if cache else None
     if why:
@@ -105,7 +105,8 @@ def gpu_count() -> int:
 
 @contextmanager
 def counting_emulator(cache: Path | None) -> Iterator[CountingBackend]:
-    """The emulator's build that counts memory accesses. Raises EnvironmentProblem without g++."""
+    """Context manager for an emulator that counts memory accesses. Raises EnvironmentProblem
+    without g++."""
     from cudareduce.emulator.cpu import CpuBackend
 
     with CpuBackend(cache=cache, counts=True) as backend:
@@ -113,14 +114,15 @@ def counting_emulator(cache: Path | None) -> Iterator[CountingBackend]:
 
 
 def emulator_beside(spec: BackendSpec) -> BackendSpec | None:
-    """The emulator with the cache of a spec; None without g++."""
+    """The parameters of the emulator: `spec` itself if it is of the emulator, else new ones with
+    its cache; None without g++."""
     if not spec.timed:
         return spec
     return BackendSpec("cpu", cache=spec.cache) if shutil.which("g++") else None
 
 
 def never_timed(wanted: str) -> bool:
-    """True if a --backend has no times on any machine."""
+    """True if --backend names a backend that cannot time launches on any machine."""
     return wanted == "cpu"
 
 
@@ -137,8 +139,8 @@ def open_timed(spec: BackendSpec) -> TimedBackend:
 
 
 def open_backend(spec: BackendSpec, *, catch_faults: bool = False) -> Backend:
-    """Open a backend; with `catch_faults` an invalid access on the CPU names its kernel. Raises
-    EnvironmentProblem."""
+    """Open a backend. With `catch_faults`, an invalid access on the emulator prints kernel and line
+    before the process ends. Raises EnvironmentProblem."""
     if spec.name == "cuda":
         return open_cuda(spec)
     from cudareduce.emulator.cpu import CpuBackend

@@ -1,4 +1,4 @@
-"""Deadline of a run, and shares of the remaining time for its parts."""
+"""The deadline of a run, and deadlines for its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import monotonic
 
 
 class Deadline:
-    """A point in time on the monotonic clock; never, if seconds is None."""
+    """A deadline on the monotonic clock, `seconds` from now; None means no deadline."""
 
     def __init__(self, seconds: float | None = None, clock: Callable[[], float] = monotonic):
         self.seconds, self._clock = seconds, clock

@@ -1,13 +1,13 @@
-"""What can go wrong, as exceptions that carry the exit code which scripts rely on.
+"""The exceptions for expected failures, each with an exit code.
 
-Every message is one sentence or two: what happened and what to do next.
+A message has one or two sentences: what happened, and what to do.
 """
 
 from __future__ import annotations
 
 
 class CudareduceError(Exception):
-    """Base of all expected failures; an error without a class of its own is internal."""
+    """Base class of all expected failures. Any other exception is an internal error."""
 
     exit_code = 70
 
@@ -25,45 +25,45 @@ class BaselineError(CudareduceError):
 
 
 class EnvironmentProblem(CudareduceError):
-    """No usable GPU, driver, library or compiler for what was asked."""
+    """The machine lacks a usable GPU, driver, library or compiler."""
 
     exit_code = 6
 
 
 class BuildError(UsageError):
-    """A kernel does not compile; the message holds the compiler's own lines."""
+    """A kernel does not compile; the message contains the compiler's error lines."""
 
 
 class Undecided(CudareduceError):
-    """There was not enough time to tell whether a kernel is right."""
+    """The time limit was too short to decide whether a kernel is right."""
 
     exit_code = 4
 
 
 class NotEmulated(BuildError):
-    """A kernel uses something of CUDA that the emulator has not: it cannot be decided here."""
+    """A kernel uses a CUDA feature that the emulator lacks, so the emulator cannot verify it."""
 
 
 class KernelFault(CudareduceError):
-    """A launch went wrong: invalid access, deadlock, a hazard, a launch the device refuses."""
+    """A launch failed: invalid access, deadlock, data race, or rejected by the device."""
 
     exit_code = 3
 
 
 class OutOfMemory(CudareduceError):
-    """The device has not enough memory; the combination is skipped."""
+    """The device has too little memory; this kernel and problem are skipped."""
 
     exit_code = 6
 
 
 class TooManyBlocks(CudareduceError):
-    """A kernel waits for its whole grid, of which the device holds too few blocks at a time; the
-    combination is skipped."""
+    """A kernel needs all blocks of its grid to be resident, and the device cannot hold as many;
+    this kernel and problem are skipped."""
 
     exit_code = 6
 
 
-#: What each exit code of the command means.
+#: The meaning of each exit code.
 EXIT_CODES = {
     0: "success",
     1: "a kernel is SLOWER, WORSE, BROKEN or GONE",
@@ -75,12 +75,12 @@ EXIT_CODES = {
     70: "internal error",
     130: "interrupted by Ctrl-C",
 }
-#: Where several outcomes apply in one run, the first of these wins.
+#: The priority of exit codes if a run has several outcomes.
 EXIT_CODE_ORDER = (2, 6, 5, 3, 1, 4)
 
 
 def worst_exit_code(codes: set[int]) -> int:
-    """The one exit code that a run with these outcomes ends with; 0 if there are none. A code that
-    no outcome has, as that of Ctrl-C, comes before all."""
+    """The exit code of a run with these outcomes, by EXIT_CODE_ORDER; 0 if there are none. Other
+    codes, such as 130 for Ctrl-C, have priority."""
     ended = codes - {0, *EXIT_CODE_ORDER}
     return max(ended) if ended else next((code for code in EXIT_CODE_ORDER if code in codes), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-#: Joins lines that belong together, so that none can pass for a line of its own.
+#: Joins the lines of one message, so that a continued line cannot be mistaken for another message.
 CONTINUED = "\n  | "
 #: GitHub and Azure run `##[command]` anywhere in a line of a log, and `::command` at its start.
 #: Long lines are wrapped, so any word can start one.
@@ -13,8 +13,8 @@ _COMMAND = re.compile(r"(?<=#)#(?=\[)|(?<!\S):(?=:)")
 
 
 def shown(text: str, keep: str = "") -> str:
-    """The text with an escape in place of every character that cannot be printed, except for those
-    in `keep`; in a text without lines also of those that make a word a command for a CI log."""
+    """The text with unprintable characters escaped, except those in `keep`. In a single line, also
+    the characters that would make a word a command in a CI log."""
     if "\n" not in keep and ("::" in text or "##[" in text):
         text = _COMMAND.sub(lambda found: f"\\x{ord(found[0]):x}", text)
     if text.isprintable():

@@ -1,4 +1,4 @@
-"""What a set of measurements says of their median, and how sure of it one may be."""
+"""Confidence intervals of medians, noise, and ratios of matched rounds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from math import comb
 from statistics import quantiles
 
 CONFIDENCE = 0.95
-#: Fewer rounds give no interval: the extremes of 5 hold the median with 94 % only.
+#: The smallest number of rounds with an interval: that of 5 has a confidence of only 94 %.
 MIN_ROUNDS = 6
 
 Interval = tuple[float, float]
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """A distribution-free interval for a median, from the order of the values.
+    """A distribution-free 95 % confidence interval of the median; None under six values.
 
-    The k-th smallest and k-th largest of n hold the median with 1 - 2 P(Binomial(n, 1/2) < k); the
-    largest k that keeps 95 % is taken: the 2nd and the 8th of 9 (96 %). None under six values.
-    Source: David and Nagaraja, Order Statistics, 7.1.
+    The interval from the k-th smallest to the k-th largest of n values contains the median with
+    probability 1 - 2 P(Binomial(n, 1/2) < k). k is the largest with at least 95 %: of 9 values, the
+    2nd and the 8th (96 %). Source: David and Nagaraja, Order Statistics, 7.1.
     """
     n = len(values)
     tail, k = 0.0, 0
@@ -41,10 +41,11 @@ def noise_pct(samples: Sequence[float]) -> float | None:
 
 
 def known(rounds: Sequence[float | None]) -> tuple[float, ...]:
-    """The medians of those rounds that have one."""
+    """The medians of the rounds that were not lost (None)."""
     return tuple([us for us in rounds if us is not None])  # a generator takes twice as long
 
 
 def paired(old: Sequence[float | None], new: Sequence[float | None]) -> list[float]:
-    """Old over new, in each round that has both: what moves a round moves both, and cancels."""
+    """The ratio old / new of each round that has both times. A disturbance of a round affects both
+    times, so it cancels in the ratio."""
     return [a / b for a, b in zip(old, new, strict=False) if a and b]

@@ -21,24 +21,22 @@ from cudareduce.escapes import lines_shown
 _LINE_S = 10.0
 #: The share of the work after which the time left is shown: the first jobs also start workers.
 _LEAST_WORK = 0.1
-#: Seconds after which results are shown before the phase ends; the table of a shorter one suffices.
-_RESULTS_AFTER_S = 1.0
 
 
 class Progress(Protocol):
-    """One phase of a run."""
+    """Reports the progress of one phase of a run."""
 
     def step(self) -> None:
-        """One more of its steps is done."""
+        """Count one more step as done."""
 
     def now(self, what: str) -> None:
-        """What is being done, in a few words."""
+        """Show a few words on the current step."""
 
     def worked(self, amount: float) -> None:
-        """Part of the work of the phase is done, in the unit of its total work."""
+        """Count an amount of work as done, in the unit of the phase's total work."""
 
     def decided(self, line: str) -> None:
-        """A result that will not change, in a line."""
+        """Show a line with a final result, if the phase has lasted some time."""
 
 
 class _Silent:
@@ -62,9 +60,8 @@ class _Phase:
         self.done, self.doing = 0, ""
         self._is_weighted = work > 0
         self._work, self._worked = work or total - 1, 0.0
-        self._began = self._phase_began = clock()
+        self._began = clock()
         self._ends: float | None = None
-        self._held: list[str] = []
 
     def step(self) -> None:
         self.done += 1
@@ -85,11 +82,7 @@ class _Phase:
         self._update()
 
     def decided(self, line: str) -> None:
-        self._held.append(line)
-        if self._clock() >= self._phase_began + _RESULTS_AFTER_S:
-            for held in self._held:
-                self._show(held)
-            self._held = []
+        self._show(line)
 
     def _count(self, amount: float) -> None:
         self._worked = min(self._worked + amount, self._work)
@@ -113,7 +106,7 @@ class _Phase:
 
 
 class _Lines(_Phase):
-    """A line when a phase begins, and one whenever it has taken so much longer."""
+    """Prints a line when the phase begins, and then at most one every _LINE_S seconds."""
 
     def __init__(
         self, what: str, total: int, work: float = 0.0, clock: Callable[[], float] = monotonic
@@ -172,7 +165,7 @@ def _bar(what: str, total: int, work: float) -> Iterator[Progress]:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as people say it: 41 s, 2 min, 1 min 41 s."""
+    """A duration in seconds and minutes: 41 s, 2 min, 1 min 41 s."""
     whole = max(1, round(seconds))
     minutes, rest = divmod(whole, 60)
     if not minutes:
@@ -181,7 +174,8 @@ def duration_text(seconds: float) -> str:
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """A line on standard error that is not part of the result; none if there is nothing to say."""
+    """Print a message, which is not part of the result, on standard error, unless `quiet` or
+    empty."""
     if text and not quiet and sys.stderr is not None:
         shown = lines_shown(text)
         if sys.stderr.isatty():

@@ -12,15 +12,15 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Ended(KeyboardInterrupt):
-    """A signal has ended the run. A subclass is needed: if KeyboardInterrupt itself passes through
-    an `exec`, as in the import of a dataclass, Python ends by SIGINT and ignores the exit code."""
+    """A signal ends the run. A subclass of KeyboardInterrupt is needed: if KeyboardInterrupt itself
+    passes through an `exec`, as when a dataclass is imported, Python ignores the exit code."""
 
 
 @contextmanager
 def orderly_end(came: list[int]) -> Iterator[None]:
-    """Within the block each of these signals raises Ended, and its number is appended to `came`. A
-    signal that the parent ignores (`nohup`, a background job of a shell) stays ignored. After the
-    block all are ignored, since the process is about to end."""
+    """Context manager in which the signals raise Ended, and their numbers are appended to `came`.
+    Signals that the parent ignores (`nohup`, a shell's background job) stay ignored. After the
+    block all signals are ignored, since the process is about to end."""
 
     def end(number: int, _: FrameType | None) -> None:
         came.append(number)
@@ -36,14 +36,14 @@ def orderly_end(came: list[int]) -> Iterator[None]:
 
 
 def ignore_endings() -> None:
-    """Ignore these signals: the parent receives them too, and ends this process."""
+    """Ignore the signals in a child process: the parent receives them too, and ends the child."""
     for number in ENDINGS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Block these signals while resources are acquired or released."""
+    """Context manager that blocks the signals while resources are acquired or released."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
         yield

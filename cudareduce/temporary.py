@@ -1,4 +1,4 @@
-"""Temporary folders of a run, and removal of folders that killed runs have left."""
+"""Temporary folders, and removal of the folders of killed runs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "cudareduce-"
-#: Locked by the process that owns the folder, as long as it lives. A process id would not do, since
+#: A file that the owner of the folder keeps locked. A process id would be ambiguous, since
 #: containers may share the temporary folder.
 _LOCK = ".lock"
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a temporary folder. If this process is killed before it removes it, the next call in any
-    process does; folders of killed processes are removed now."""
+    """Create a temporary folder. First removes those of processes that were killed before they
+    could remove theirs."""
     folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
     _remove_abandoned(Path(folder.name).parent)
-    with suppress(OSError):  # without locks abandoned folders cannot be told
+    with suppress(OSError):  # a file system without locks: the folder is never removed
         handle, made = tempfile.mkstemp(dir=folder.name)
         weakref.finalize(folder, os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX)
-        Path(made).rename(Path(folder.name, _LOCK))  # visible to others only once it is locked
+        Path(made).rename(Path(folder.name, _LOCK))  # after locking, so it is never seen unlocked
     return folder
 
 

@@ -67,9 +67,9 @@ Argument = TypeVar("Argument")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Seconds that a worker may take. On the "wall" clock each message or heartbeat starts them
-    again. The "cpu" clock counts the processor time of its threads since the limit was set: on a
-    busy machine wall time passes without progress."""
+    """A time limit for a worker in seconds. On the "wall" clock it restarts with each message or
+    heartbeat. The "cpu" clock counts the processor time of its threads since the limit was set,
+    which does not depend on the load of the machine."""
 
     seconds: float
     clock: Literal["cpu", "wall"] = "wall"
@@ -77,14 +77,14 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The running function has sent a value."""
+    """Event: the running function has sent a value."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The function has returned; the worker is idle again."""
+    """Event: the function has returned; the worker is idle again."""
 
     value: Any
 
@@ -109,7 +109,7 @@ class Exited:
 
     @property
     def how(self) -> str:
-        """How it ended, in words whose subject is the code that it ran."""
+        """How the worker ended, as a text that follows the name of the code that it ran."""
         if self.code is None:
             return "answers nonsense: it writes to files that it has not opened"
         if self.code < 0:
@@ -119,7 +119,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The worker was killed since it exceeded this limit."""
+    """Event: the worker was killed because it exceeded this limit."""
 
     limit: Limit
 
@@ -128,13 +128,13 @@ Event = Message | Returned | Raised | Exited | TimedOut
 
 
 class Parent:
-    """In a worker: the connection to the process that started it."""
+    """The connection of a worker to the process that started it; used in the worker."""
 
     def __init__(self, pipe: Connection, beats: Any, output: int | None) -> None:
         self._pipe, self._beats, self._output = pipe, beats, output
 
     def itself(self) -> Parent:
-        """The state of a worker whose functions need nothing else."""
+        """This object, for workers whose functions need no other state."""
         return self
 
     def send(self, value: object) -> None:
@@ -223,7 +223,8 @@ class Worker(Generic[State]):
         argument: Argument,
         limit: Limit | None = None,
     ) -> None:
-        """Run a function in the worker; its events follow."""
+        """Start a function in the worker without waiting; `events` yields its messages and its
+        end."""
         self.busy = True
         self.set_limit(limit)
         with suppress(BrokenPipeError, ConnectionResetError):  # the next event tells its end
@@ -235,7 +236,7 @@ class Worker(Generic[State]):
         argument: Argument,
         limit: Limit | None = None,
     ) -> Returned | Raised | Exited | TimedOut:
-        """Run a function and wait for its end; messages are dropped."""
+        """Run a function in the worker and wait for its end. Messages are discarded."""
         self.submit(function, argument, limit)
         while True:
             for _, event in events([self]):
@@ -258,7 +259,7 @@ class Worker(Generic[State]):
         return int(self._beats[1])
 
     def end(self) -> None:
-        """Kill the worker with all that it has started."""
+        """Kill the worker and all processes that it has started."""
         if not self.alive:
             return
         with held():
@@ -289,7 +290,7 @@ class Worker(Generic[State]):
         return TimedOut(limit)
 
     def _read(self) -> Event | None:
-        """The next event, None for what concerns this class alone."""
+        """The next event; None for internal messages."""
         try:
             received = pickle.loads(self._pipe.recv_bytes(_MESSAGE_BYTES))
             self._printed, event = received
@@ -323,7 +324,7 @@ class Worker(Generic[State]):
         return Exited(code, last_line, self._started)
 
     def _last_line(self) -> str:
-        """The last line that it has printed since its last message."""
+        """The last line that the worker has printed since its last message."""
         with self._log.open("rb") as log:
             log.seek(max(self._printed, log.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
@@ -366,7 +367,7 @@ class WorkerPool(Generic[State]):
         return sum(worker.alive for _, worker in self._workers)
 
     def worker(self, kind: Hashable = None) -> Worker[State]:
-        """An idle worker of this kind; started if there is none."""
+        """An idle worker of this kind; a new one is started if all are busy."""
         self._workers = [(k, worker) for k, worker in self._workers if worker.alive]
         idle = (worker for k, worker in self._workers if k == kind and not worker.busy)
         found = next(idle, None)
@@ -377,7 +378,7 @@ class WorkerPool(Generic[State]):
         return found
 
     def close(self) -> None:
-        """End all workers, whatever they are doing."""
+        """Kill all workers, including busy ones."""
         with held():
             for _, worker in self._workers:
                 worker.end()
@@ -394,7 +395,7 @@ class _Watchdog:
         self.next_check = self._start + limit.seconds
 
     def overdue(self, last_beat: float = 0.0) -> bool:
-        """Whether the limit is exceeded; if not, `next_check` moves on."""
+        """True if the limit is exceeded; otherwise sets the time of the next check."""
         now = monotonic()
         if now < self.next_check:
             return False
@@ -456,7 +457,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill the processes that bear a mark in their environment."""
+    """Kill the processes with this mark in their environment."""
     sought = f"{_MARK}={mark}".encode()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # another user's process, or one that has ended

@@ -578,7 +578,8 @@ OPERATORS = [
 
 #: How a g++ that is none behaves; the cache is one of its own, so that it has to be asked.
 COMPILERS = [
-    row(f"compiler-{name}", f"{RUN} --no-cache", code, "g++", setup=compiler(text), env=PATH)
+    row(f"compiler-{name}", f"{RUN} --no-cache", code, "g++", setup=compiler(text), env=PATH,
+        apart="late" in name)  # workers of this process have been started with another PATH
     for name, text, code in (
         ("absent", "", 6), ("fails", "exit 1", 6), ("silent", "exit 0", 6),
         ("dies", "kill -9 $$", 6), ("no-program", "\x00\x01", 6),

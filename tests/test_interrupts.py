@@ -217,7 +217,7 @@ def endless(place: Place) -> tuple[str, ...]:
 
 def in_the_second(run: Started, place: Place) -> None:
     """Wait until the right kernel has been judged and the endless one runs."""
-    assert run.until(lambda: run.says("verifying"), START_S), run.said
+    assert run.until(lambda: bool(re.search(rf"{RIGHT} +right", run.said)), START_S), run.said
     busy: dict[int, float] = {}
 
     def spins() -> bool:
@@ -295,7 +295,7 @@ def test_where_ctrl_c_is_ignored_a_run_goes_on_to_its_end(place: Place, cache_ho
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}
     words = ("bench", RIGHT, "--n", "33", *CPU.split())
     with started(words, place.here, env, ignoring=True) as run:
-        assert run.until(lambda: run.says("compiling") or run.ended(), START_S)
+        assert run.until(lambda: run.says("verifying") or run.ended(), START_S)
         run.tell(signal.SIGINT, whole=True)
         assert run.until(run.ended, START_S), "it hangs"
         assert run.process.returncode == 0, run.said
@@ -317,7 +317,7 @@ def test_a_signal_at_any_moment(
         shutil.copytree(filled, place.cache)
     told = f"CUDAREDUCE_INTERRUPT_SEED={SEED}: {moment:.3f} s, {'cold' if cold else 'warm'}"
     with started(words, place.here, place.env, terminal=terminal) as run:
-        assert run.until(lambda: run.says("compiling") or run.ended(), START_S), told
+        assert run.until(lambda: run.says("verifying") or run.ended(), START_S), told
         run.until(run.ended, moment)
         if not run.ended():
             run.tell(number, whole=group)
@@ -353,7 +353,7 @@ def test_a_bare_command_can_be_stopped(command: str, place: Place, cache_home: P
     (place.here / "mine.cu").write_text(kernel())
     words = command.format(base=place.here).split()
     with started(words, place.here, env) as run:
-        assert run.until(lambda: run.says("compiling") or run.ended(), START_S)
+        assert run.until(lambda: run.says("verifying") or run.ended(), START_S)
         run.until(run.ended, 2.0)
         if run.ended():
             assert run.process.returncode == 6, run.said

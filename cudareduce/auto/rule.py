@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cudareduce.library.header import Grid
+from cudareduce.library.front_matter import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.reduction.operators import Reduction

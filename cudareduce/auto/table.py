@@ -20,7 +20,7 @@ from typing import Any, cast, get_args
 
 from cudareduce.auto.rule import Pick, packing
 from cudareduce.errors import UsageError
-from cudareduce.library.header import Grid
+from cudareduce.library.front_matter import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.machine.host import user_dir

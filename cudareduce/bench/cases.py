@@ -88,7 +88,7 @@ def case(
     if verdict is None and kernel.program is not None and kernel.program.wrong:
         verdict = Verdict("fail", kernel.program.wrong)
     if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
-        kernel = replace(kernel, asks=replace(kernel.asks, nan="propagate"))
+        kernel = replace(kernel, precondition=replace(kernel.precondition, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
 
 

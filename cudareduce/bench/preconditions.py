@@ -20,8 +20,8 @@ from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.library.condition import Nan
-from cudareduce.library.front import read_source
 from cudareduce.library.program import Address, Value, WriteStep
+from cudareduce.library.source_text import read_source
 from cudareduce.machine.host import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
@@ -59,8 +59,9 @@ _FEWEST = 3
 _MOST_BY_LUCK = 4
 #: Largest number of elements for tests with every pattern, with two patterns, and with one.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
-#: Number of sizes at which a part of a precondition is tested, in addition to all small ones.
-_MOST_TRIED, _TINY = 10, 40
+#: Number of sizes at which a part of a precondition is tested, in addition to all small ones; and
+#: the most of them in the slower build.
+_MOST_TRIED, _TINY, _MOST_WATCHED = 10, 40, 5
 #: Sizes that are always tested: multiples of common block sizes.
 _BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
@@ -109,7 +110,7 @@ def timed_input(pattern: str, reduction: Reduction, cases: Sequence[Case]) -> tu
     """The pattern and reduction of an input that meets the preconditions of all cases."""
     narrow = [case.reduction.within for case in cases if case.reduction.within]
     within = min(narrow, key=digits, default=None)
-    positive = any(case.asks.positive for case in cases) and reduction.op.name in _SUMS
+    positive = any(case.precondition.positive for case in cases) and reduction.op.name in _SUMS
     pattern = "positive" if positive and pattern == "random" else pattern
     return pattern, replace(reduction, within=within)
 
@@ -144,7 +145,9 @@ class _Experiments:
 def _varies(case: Case) -> bool:
     """True unless the transform is constant on the test inputs."""
     with suppress(UsageError):
-        return not case.reduction.map or varies(case.reduction, positive=bool(case.asks.positive))
+        return not case.reduction.map or varies(
+            case.reduction, positive=bool(case.precondition.positive)
+        )
     return True
 
 
@@ -207,7 +210,7 @@ def _may_have_precondition(case: Case, verdict: Verdict) -> bool:
 
 def _is_undecided(case: Case, verdict: Verdict) -> bool:
     """True if no input decides at large sizes, since the transform rounds each element."""
-    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.asks.most
+    return verdict.outcome == "skip" and UNDECIDED in verdict.reason and not case.precondition.most
 
 
 def _with_precondition(
@@ -271,7 +274,7 @@ def _with_precondition(
     if own := _own_size_excluded(session, experiments, case, found, failed):
         return None, own
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
-    if sizes and of_integers and (found.asks.within or found.asks.positive):
+    if sizes and of_integers and (found.precondition.within or found.precondition.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
 
@@ -283,7 +286,7 @@ def _own_size_excluded(
     """Why a program is wrong at the size in its file, which the precondition that was found
     excludes; "" if it is not."""
     own = case.kernel.program.own if case.kernel.program else None
-    if own is None or found.asks.why_not(*own) is None:
+    if own is None or found.precondition.why_not(*own) is None:
         return ""
     if prod(own) > _ONE_UP_TO:
         reason = next((verdict.reason for verdict in failed.values()), "")
@@ -394,9 +397,11 @@ def _between(
 
 def _asking(case: Case, **parts: Any) -> Case:
     """The case with other parts of its precondition."""
-    asks = replace(case.kernel.asks, **parts)
-    reduction = replace(case.reduction, within=DTYPES.get(asks.within))
-    return replace(case, kernel=replace(case.kernel, asks=asks), reduction=reduction)
+    precondition = replace(case.kernel.precondition, **parts)
+    reduction = replace(case.reduction, within=DTYPES.get(precondition.within))
+    return replace(
+        case, kernel=replace(case.kernel, precondition=precondition), reduction=reduction
+    )
 
 
 def _outcomes(
@@ -456,6 +461,8 @@ def _is_right(
         shape for k, shape in enumerate(shapes)
         if prod(shape) <= _TINY or k % step == 0 or prod(shape) in _BLOCKS
     ]  # fmt: skip
+    if watched:  # a slower build, and alignment does not depend on the size
+        few = few[:: max(1, -(-len(few) // _MOST_WATCHED))]
     limits = session.backend.limits()
     level: Level = "some" if watched else "full"
     test_set = TestSet(case=case, shapes=tuple(few), limits=limits, level=level, watched=watched)
@@ -513,18 +520,20 @@ def with_conditions(
     """The verdicts, those of cases with a precondition replaced by the verdicts `again` on them."""
     found = {case: verdict for case, verdict in verdicts.items() if case not in better}
     for case, verdict in again.items():
-        if verdict.outcome == "fail" and case.asks.texts:
-            reason = f"even if {' and '.join(case.asks.texts)}: {verdict.reason}"
+        if verdict.outcome == "fail" and case.precondition.texts:
+            reason = f"even if {' and '.join(case.precondition.texts)}: {verdict.reason}"
             verdict = replace(verdict, reason=reason)
         found[case] = verdict
     for case, other in better.items():
         right = found.get(other)
         if right is None or right.outcome != "pass":
             continue
-        if other.asks.positive:  # the wrong result shows the value that an extreme starts at
+        if (
+            other.precondition.positive
+        ):  # the wrong result shows the value that an extreme starts at
             reason = f"else {verdicts[case].reason.partition('; ')[0]}"
             reason = f"{reason}; {right.reason}" if right.reason else reason
             found[other] = replace(right, reason=reason)
-        elif other.asks.most and _is_undecided(case, verdicts[case]):
+        elif other.precondition.most and _is_undecided(case, verdicts[case]):
             found[other] = replace(right, reason=f"beyond them {UNDECIDED}")
     return found

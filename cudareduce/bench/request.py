@@ -23,8 +23,8 @@ from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.options import FileOptions, Requested
 from cudareduce.external.trial import budget
 from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.header import SOURCES
-from cudareduce.library.mapped import read_map
+from cudareduce.library.front_matter import SOURCES
+from cudareduce.library.map_expression import read_map
 from cudareduce.library.registry import Choice, Registry
 from cudareduce.progress import phase, say
 from cudareduce.reduction.dtypes import DTYPES, holds_counts_only
@@ -166,17 +166,19 @@ def chosen(
     """The kernels named, those of the user's files on the terms of the request; kernels that are
     left out are in `files`. A name that is not known, or a file of which no kernel can be taken, is
     a UsageError."""
-    selection, asks = request.selection, asked(request.terms, request.problem)
+    selection, precondition = request.selection, asked(request.terms, request.problem)
     choices = []
     for choice in registry.choose(selection.kernels, files, auto=True):
         kernel = choice.kernel
-        own = asks
+        own = precondition
         if kernel.program is not None:
-            sizes = asks.sizes or kernel.asks.sizes
-            multiple = lcm(asks.multiple, kernel.asks.multiple)
-            own = replace(asks, multiple=multiple, sizes=sizes, of_file=kernel.asks.of_file)
+            sizes = precondition.sizes or kernel.precondition.sizes
+            multiple = lcm(precondition.multiple, kernel.precondition.multiple)
+            own = replace(
+                precondition, multiple=multiple, sizes=sizes, of_file=kernel.precondition.of_file
+            )
         if kernel.foreign:
-            choice = replace(choice, kernel=replace(kernel, asks=own))
+            choice = replace(choice, kernel=replace(kernel, precondition=own))
         choices.append(choice)
     return choices
 

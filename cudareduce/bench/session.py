@@ -188,7 +188,7 @@ class Session:
         """Up to which size an external program is verified where no sizes are requested: its host
         code cannot run at sizes whose indices need more than 32 bits."""
         program, most = case.kernel.program, max(shapes, key=prod, default=None)
-        if program is not None and most and not (self.settings.sizes or case.asks.sizes):
+        if program is not None and most and not (self.settings.sizes or case.precondition.sizes):
             yield f"tested up to {_size_text(most)}, not with indices beyond 32 bits"
 
     def _all_here(

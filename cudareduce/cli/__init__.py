@@ -1,1 +1,1 @@
-"""What is typed: commands, options, their types, and exit codes."""
+"""The command line: commands, options and their types, and exit codes."""

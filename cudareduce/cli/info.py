@@ -155,14 +155,14 @@ def _version(package: str) -> str:
 
 def _tool(name: str) -> str:
     on_path = shutil.which(name)
-    answer = host.ask(on_path) if on_path else None
-    if name == "nvcc" and (answer is None or answer.problem):
+    output = host.run_version(on_path) if on_path else None
+    if name == "nvcc" and (output is None or output.problem):
         packaged = next((path for path, _ in host.installed("nvcc")), None)
-        answer = host.ask(packaged) if packaged else answer
-    if answer is None:
+        output = host.run_version(packaged) if packaged else output
+    if output is None:
         return MISSING
-    where = f"{answer.path}: " if answer.path != on_path or answer.problem else ""
-    return where + (answer.problem or _release(answer.text))
+    where = f"{output.path}: " if output.path != on_path or output.problem else ""
+    return where + (output.problem or _release(output.text))
 
 
 def _release(text: str) -> str:

@@ -25,7 +25,7 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import FileOptions
 from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
-from cudareduce.library.header import SOURCES, TECHNIQUES
+from cudareduce.library.front_matter import SOURCES, TECHNIQUES
 from cudareduce.library.kernel import Kernel, diff
 from cudareduce.library.registry import PREFIX, Choice, Registry, load_registry, steps_of
 from cudareduce.reduction.operators import Reduction, reduction_of
@@ -62,7 +62,7 @@ def _object(registry: Registry, kernel: Kernel) -> dict[str, Any]:
 
 
 def chosen_of(registry: Registry, name: str | None) -> list[Choice]:
-    """All kernels, or those of a suite in its order, of a family, or with this name."""
+    """The kernels of a suite (in its order), of a family, or with this name; None means all."""
     return registry.choose([name or "all"])
 
 
@@ -265,9 +265,9 @@ def _notes(found: Sequence[Gain]) -> list[str]:
     return ["Speed relative to the kernel above:", *map(shown, measured)]
 
 
-#: The most kernels that an error lists.
+#: The largest number of kernels that an error message lists.
 _LISTED = 10
-#: Sizes at which an external file is recorded to be shown.
+#: The sizes at which `show` records an external file.
 _RECORDED = (1000, 4096, 65536)
 
 

@@ -27,7 +27,7 @@ from cudareduce.cli.types import (
 )
 from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.libraries.names import NAMES as PEERS
-from cudareduce.library.header import FOREIGN_FINISHES, GRID_RULES
+from cudareduce.library.front_matter import FOREIGN_FINISHES, GRID_RULES
 from cudareduce.plot.figure import KINDS
 from cudareduce.reduction.dtypes import ALIASES, DTYPES
 from cudareduce.reduction.operators import OPERATORS

@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _NoEffect:
-    """Parameters without effect, the reason, and a condition on all values of the command."""
+    """Options that have no effect, the reason, and the condition under which this holds."""
 
     names: tuple[str, ...]
     why: str
@@ -31,18 +31,18 @@ def _on_cpu(values: Values) -> bool:
 def _no_external_file(values: Values) -> bool:
     """True if every named file has front matter."""
     from cudareduce.errors import UsageError
-    from cudareduce.library.front import has_header
-    from cudareduce.library.header import SOURCES
+    from cudareduce.library.front_matter import SOURCES
+    from cudareduce.library.source_text import has_front_matter
 
     names = values["kernels"] if "kernels" in values else (values["kernel"],)
     try:
-        return all(has_header(Path(name)) for name in names if name.endswith(SOURCES))
+        return all(has_front_matter(Path(name)) for name in names if name.endswith(SOURCES))
     except UsageError:  # reported by the command
         return False
 
 
 def _only_built_in(values: Values) -> bool:
-    from cudareduce.library.header import SOURCES
+    from cudareduce.library.front_matter import SOURCES
 
     return not values["folders"] and not any(n.endswith(SOURCES) for n in values["kernels"])
 

@@ -1,4 +1,4 @@
-"""The commands that show kernels, results and this machine, and run no kernel."""
+"""The commands that run no kernel: list, show, plot, report, info, completion."""
 
 from __future__ import annotations
 

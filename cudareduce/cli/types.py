@@ -1,4 +1,4 @@
-"""Parameter types: which values they accept, and the message for others."""
+"""Parameter types of options: parsing, error messages and shell completion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Completed(click.ParamType[T], Generic[T]):
     name = "TEXT"
 
     def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
-        """What can be typed."""
+        """The words to suggest for an incomplete word."""
         return ()
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:

@@ -38,8 +38,8 @@ from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
 from cudareduce.grouping import first_few
-from cudareduce.library.front import CLOSES
 from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
+from cudareduce.library.source_text import CLOSES
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.results.record import Record, Run

@@ -20,8 +20,8 @@ from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.collectives.windows import MOST_BLOCKS
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import device_folder, prelude
-from cudareduce.library.front import OPENS, find_header, read_source
 from cudareduce.library.registry import EXCHANGES, kernels_folder
+from cudareduce.library.source_text import OPENS, find_front_matter, read_source
 from cudareduce.reduction.operators import Reduction
 
 #: Bytes of a vector load.
@@ -110,7 +110,7 @@ def kernels_in(folders: Sequence[Path]) -> dict[str, ExchangeKernel]:
 
 def _load(path: Path) -> ExchangeKernel:
     text = read_source(path)
-    header = find_header(path, text)
+    header = find_front_matter(path, text)
     if header is None or text[: text.index(OPENS)].strip():
         raise UsageError(f"{path}: a multi-GPU kernel begins with front matter, {OPENS}")
     known = {f.name: f.default is MISSING for f in fields(ExchangeKernel) if f.name not in _OF_FILE}

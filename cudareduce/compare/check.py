@@ -54,7 +54,7 @@ from cudareduce.compare.verdicts import (
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.libraries.names import is_selected
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.library.registry import Registry, load_registry
 from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say

@@ -28,7 +28,7 @@ from cudareduce.compare.trees import external_files, stored_tree
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.names import is_selected
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.progress import phase

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from cudareduce.errors import UsageError
 from cudareduce.libraries.names import NAMES, is_selected
-from cudareduce.library.mapped import read_map
+from cudareduce.library.map_expression import read_map
 from cudareduce.library.registry import hint, kernels_folder
 from cudareduce.library.toml import BadToml, line_of, parse, quoted
 from cudareduce.reduction.operators import Map, Reduction, reduction_of

@@ -19,7 +19,7 @@ from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions, Requested
 from cudareduce.launch.prelude import device_folder
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.library.kernel import Kernel, load_kernel
 from cudareduce.library.registry import Choice, Registry, kernel_files, load_registry
 from cudareduce.machine.device import DeviceInfo

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cudareduce.budget import Deadline
 from cudareduce.errors import BuildError, EnvironmentProblem, NotEmulated
-from cudareduce.machine.host import ANSWER_LIMIT_S
+from cudareduce.machine.host import VERSION_LIMIT_S
 
 #: Time limit of one g++ process in seconds; compiling a kernel takes less than one.
 LIMIT_S = 120.0
@@ -105,10 +105,12 @@ class Compiler:
     def version(self) -> str:
         """The output of g++ --version."""
         try:
-            code, out, errors = self._call(["--version"], None, Path("/"), Deadline(ANSWER_LIMIT_S))
+            code, out, errors = self._call(
+                ["--version"], None, Path("/"), Deadline(VERSION_LIMIT_S)
+            )
         except OutOfTime:
             raise EnvironmentProblem(
-                f"{self.path} --version did not finish within {ANSWER_LIMIT_S:g} s: {_ADVICE}"
+                f"{self.path} --version did not finish within {VERSION_LIMIT_S:g} s: {_ADVICE}"
             ) from None
         if code != 0 or not out:
             raise self._broken(code, errors)

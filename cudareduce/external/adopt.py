@@ -22,9 +22,9 @@ from cudareduce.external.program import (
 )
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
-from cudareduce.external.trial import Trials
+from cudareduce.external.trial import Trials, next_deadline
 from cudareduce.library.condition import Condition
-from cudareduce.library.header import Finish
+from cudareduce.library.front_matter import Finish
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.reduction.dtypes import DTYPES
@@ -84,7 +84,7 @@ def adopt(
     path = recordings[0].path
     with Trials(path, cache, deadline) as trials:
         for k, sized in enumerate(programs):
-            trials.deadline = deadline.share(len(programs) - k)
+            trials.deadline = next_deadline(deadline, len(programs) - k)
             try:
                 found = _adopted(sized, trials, cache, requested, nearest=nearest)
             except Undecided:
@@ -418,7 +418,7 @@ def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:
         items=max(1, items), dtypes=(reduction.dtype.name,), ops=(reduction.op.name,),
         symbol=name, map=reduction.map, in_place=identity.changes_input,
         columns=identity.layout == "columns", program=program,
-        asks=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
+        precondition=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
     )  # fmt: skip
 
 

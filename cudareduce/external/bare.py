@@ -665,10 +665,10 @@ class BareFile:
                 name = links[0].kernel.name
                 why = UsageError(f"{name} is recognised at small sizes only")
                 return Adopted((), (_with_command(why, command),))
-        asks = Condition(multiple=tile)
+        precondition = Condition(multiple=tile)
         whole = tuple(
             replace(
-                one, asks=asks if tile > 1 else one.asks,
+                one, precondition=precondition if tile > 1 else one.precondition,
                 program=one.program and replace(
                     one.program, inferred=not self.options.sets_launch
                 ),

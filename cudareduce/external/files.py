@@ -19,7 +19,7 @@ from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Requested
 from cudareduce.external.recorder import HostFile
 from cudareduce.external.recording import Recording
-from cudareduce.external.trial import budget, build_runtimes
+from cudareduce.external.trial import budget, build_runtimes, next_deadline
 from cudareduce.library.kernel import Kernel
 
 #: Seconds for one file on an idle machine: to record, identify and verify it and to find the
@@ -74,7 +74,7 @@ class ExternalFiles:
             return ()  # it launches with pointers that it never sets
         made = []
         for k, recording in enumerate(first):
-            share = deadline.share(len(first) - k)
+            share = next_deadline(deadline, len(first) - k)
             recordings = recording, *self._sized(host, recording)
             made.append(adopt(recordings, self.cache, self.requested, share))
         kernels = [kernel for one in made for kernel in one.kernels]
@@ -94,7 +94,7 @@ class ExternalFiles:
         if not kernels:
             error = Undecided if all(isinstance(why, Undecided) for why in refused) else UsageError
             raise error(f"{path}: {'; '.join(map(str, refused))}")
-        if len(kernels) == 1 and path.stem.isidentifier():
+        if len(kernels) == 1 and not refused and path.stem.isidentifier():
             kernels = [replace(kernels[0], id=path.stem)]
         numbers = Counter(kernel.id for kernel in kernels)
         kernels = [
@@ -138,10 +138,10 @@ class ExternalFiles:
         left = len(chains or functions)
         made: list[Adopted] = []
         for chain in chains:
-            own = deadline.share(left - len(made))
+            own = next_deadline(deadline, left - len(made))
             made.append(file.chain(chain, self.sizes, self.shapes, own))
         for function in () if chains else functions:
-            own = deadline.share(left - len(made))
+            own = next_deadline(deadline, left - len(made))
             made.append(file.kernel(function, self.sizes, self.shapes, own))
         return self._kept(path, made)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cudareduce.errors import UsageError
-from cudareduce.library.header import Finish, GridRule
+from cudareduce.library.front_matter import Finish, GridRule
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Map, Reduction, reduction_of
 from cudareduce.reduction.sizes import parse_size

@@ -22,7 +22,6 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import Roles, Segment
-from cudareduce.library.front import read_source
 from cudareduce.library.program import (
     Address,
     CopyStep,
@@ -35,6 +34,7 @@ from cudareduce.library.program import (
     Variable,
     WriteStep,
 )
+from cudareduce.library.source_text import read_source
 from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8

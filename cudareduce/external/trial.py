@@ -28,6 +28,8 @@ from cudareduce.reduction.inputs import Array
 
 #: Seconds that one run may take, and compiling before the first.
 _RUN_S, _BUILD_S = 2.0, 60.0
+#: Parts that the time for several kernels is divided into.
+_MOST_SHARES = 3
 #: After so many runs without end no other of the file is tried.
 _MOST_HUNG = 4
 #: A time limit grows at most so many times on a machine with other work.
@@ -38,6 +40,12 @@ def budget(seconds: float) -> Deadline:
     """A deadline of so many seconds, of more if the machine has other work."""
     crowded = os.getloadavg()[0] / cpu_count()
     return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
+
+
+def next_deadline(deadline: Deadline, left: int) -> Deadline:
+    """The deadline for the next of `left` kernels: of many the first get a third of the remaining
+    time, so that some are decided."""
+    return deadline.share(min(left, _MOST_SHARES))
 
 
 def build_runtimes(cache: Path) -> None:

@@ -1,1 +1,1 @@
-"""The GPU, through PyCUDA, the driver's library and NVML."""
+"""The GPU backend: PyCUDA, the CUDA driver library and NVML."""

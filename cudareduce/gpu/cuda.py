@@ -1,6 +1,6 @@
-"""The GPU backend, through PyCUDA: prepared asynchronous launches on one stream.
+"""The GPU backend on PyCUDA: memory, and prepared asynchronous launches in one stream.
 
-It uses the device's primary context, which libraries on the runtime API share.
+It uses the device's primary context, like libraries that use the CUDA runtime API.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from cudareduce.machine.device import DeviceInfo, DeviceLimits, theoretical_gb_s
 from cudareduce.machine.host import host_name
 from cudareduce.reduction.sizes import counted
 
-#: Bytes of the guard bands around a buffer: what a block of 1024 threads writes when its bound is
-#: off by one tile. A multiple of 256, so that buffers are as aligned as allocations.
+#: Size in bytes of the guard bands around a buffer: one tile of 1024 threads, which catches a bound
+#: that is off by one tile. A multiple of 256, which is the alignment of allocations.
 BAND = 4096
 SET_BITS = 0xFF
 
 
 class GuardedBuffer:
-    """Device memory between guard bands; `address` is `misalign` bytes off its alignment."""
+    """Device memory between guard bands. `address` is `misalign` bytes past an aligned address."""
 
     def __init__(self, allocation: Any, nbytes: int, misalign: int = 0, band: int = BAND) -> None:
         self.allocation, self.nbytes, self._band = allocation, nbytes, band
@@ -57,7 +57,7 @@ class GuardedBuffer:
 
     @property
     def bands(self) -> tuple[tuple[str, int, int], ...]:
-        """Position, address and bytes of each band."""
+        """The position, address and size in bytes of each guard band."""
         start, end = int(self.allocation), self.address + self.nbytes
         if not self._band:
             return ()
@@ -67,7 +67,7 @@ class GuardedBuffer:
 def guarded(
     driver: Any, stream: Any, nbytes: int, misalign: int = 0, band: int = BAND
 ) -> GuardedBuffer:
-    """Allocate `nbytes` bytes between bands of `band` bytes. Raises the driver's MemoryError."""
+    """Allocate `nbytes` bytes between guard bands of `band` bytes. Raises PyCUDA's MemoryError."""
     whole = max(1, nbytes + misalign + 2 * band)
     buffer = GuardedBuffer(driver.mem_alloc(whole), nbytes, misalign, band)
     for _, address, size in buffer.bands:
@@ -76,7 +76,8 @@ def guarded(
 
 
 def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
-    """Describe writes into a buffer's bands, and restore these; None if there are none."""
+    """Describe writes into the guard bands of a buffer, and restore the bands. None if there are no
+    such writes."""
     found = None
     for where, address, size in buffer.bands:
         held = np.empty(size, np.uint8)
@@ -92,12 +93,13 @@ def damage(driver: Any, stream: Any, buffer: GuardedBuffer) -> str | None:
     return found
 
 
-#: CU_MEMHOSTREGISTER_PORTABLE (for every context) | CU_MEMHOSTREGISTER_DEVICEMAP (for kernels).
+#: CU_MEMHOSTREGISTER_PORTABLE (in every context) | CU_MEMHOSTREGISTER_DEVICEMAP (kernels can read).
 _REGISTER_FLAGS = 1 | 2
 
 
 class PinnedMemory:
-    """Pins an array of bytes; as an integer, its address on the GPU. Raises OutOfMemory."""
+    """Host memory of an array, pinned until `free`; int() gives its device address. Raises
+    OutOfMemory."""
 
     def __init__(self, library: Any, array: np.ndarray) -> None:
         self._library, self._array = library, array
@@ -119,9 +121,9 @@ class PinnedMemory:
 
 
 class CudaBackend:
-    """One GPU, as a context manager that releases the primary context on exit. Raises
-    EnvironmentProblem without driver, PyCUDA or this GPU. A `bare` backend neither guards nor
-    poisons memory, for tools that watch it."""
+    """One GPU, as a context manager that releases the primary context on exit. A `bare` backend has
+    no guard bands and does not poison memory, for tools such as compute-sanitizer. Raises
+    EnvironmentProblem without driver, PyCUDA or this GPU."""
 
     name: BackendName = "cuda"
     traits = Traits(isolated=False, large=True, host_copies=1)
@@ -143,7 +145,7 @@ class CudaBackend:
         return self
 
     def sparse(self) -> None:
-        """None: a GPU reads only memory that exists."""
+        """None: a GPU cannot run on memory that is not allocated."""
 
     @property
     def stream_handle(self) -> int:
@@ -151,7 +153,7 @@ class CudaBackend:
 
     @staticmethod
     def schedules(repeats: int, *, quick: bool) -> Iterator[str]:
-        """The GPU schedules blocks by itself, differently at each launch."""
+        """`repeats` launches with the GPU's own schedule, which varies between launches."""
         yield from [""] * repeats
 
     def __enter__(self) -> CudaBackend:
@@ -162,15 +164,15 @@ class CudaBackend:
         tb: TracebackType | None,
     ) -> None:  # fmt: skip
         self.free(*self._buffers)
-        # Now, while it is current: PyCUDA's garbage collection would make it current later, in the
-        # middle of another context's work, and leave it so.
+        # Detach while the context is current. Otherwise PyCUDA's garbage collection makes it
+        # current later, during the work of another context, and leaves it current.
         self._context.detach()
         self._modules.close()
 
     @contextmanager
     def another(self) -> Iterator[CudaBackend]:
-        """The same GPU in a new context, which ends with its buffers on leaving; compiled kernels
-        are loaded there without compiling them again."""
+        """Context manager for the same GPU in a new CUDA context, which is destroyed with its
+        buffers on exit. The new context loads kernels that are already compiled."""
         try:
             context = self._device.make_context()
         except self._driver.MemoryError:
@@ -292,7 +294,7 @@ class CudaBackend:
         for buffer in buffers:
             assert isinstance(buffer, GuardedBuffer)
             self._buffers.discard(buffer)
-            with suppress(self._driver.Error):  # after a fault the context frees nothing any more
+            with suppress(self._driver.Error):  # after a fault a context cannot free memory
                 buffer.allocation.free()
 
     def launcher(
@@ -355,7 +357,7 @@ class CudaBackend:
 
     @staticmethod
     def printed() -> list[str]:
-        """Empty: the driver prints to standard output."""
+        """Empty: on a GPU, the driver prints the output of kernels to standard output."""
         return []
 
     def filler(self, buffer: Buffer, pattern: bytes, offset: int = 0) -> Launch:
@@ -392,7 +394,7 @@ class CudaBackend:
 
     @staticmethod
     def reset_persisting() -> None:
-        # A GPU without persisting lines, before compute capability 8.0, refuses without harm.
+        # Returns an error, which is ignored, below compute capability 8.0 (no persisting lines).
         driver.library().cuCtxResetPersistingL2Cache()
 
     def monitor(self) -> Monitor:

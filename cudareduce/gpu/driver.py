@@ -1,4 +1,5 @@
-"""Imports PyCUDA, the only module to do so, and the driver's library; explains what is missing."""
+"""Imports PyCUDA and loads the driver library, with a message for each cause of failure. No other
+module imports PyCUDA."""
 
 from __future__ import annotations
 
@@ -10,15 +11,14 @@ from typing import Any
 
 from cudareduce.errors import EnvironmentProblem
 
-#: Bytes of dynamic shared memory that a block may have without a function attribute.
+#: Limit in bytes of dynamic shared memory per block without cuFuncSetAttribute.
 DEFAULT_SHARED = 48 * 1024
-#: Rebuilds PyCUDA, of which pip keeps the wheel that it built.
+#: Rebuilds PyCUDA without pip's cache of built wheels.
 _REBUILD = "pip install --force-reinstall --no-deps --no-cache-dir pycuda"
 
 
 def load() -> Any:
-    """PyCUDA's driver module, initialised. Raises EnvironmentProblem with the cause if it is
-    missing."""
+    """Import and initialise pycuda.driver. Raises EnvironmentProblem with the cause of failure."""
     try:
         import pycuda.driver as driver
     except ImportError as error:
@@ -33,7 +33,7 @@ def load() -> Any:
 
 
 def compiler() -> Any:
-    """PyCUDA's compiler module, with nvcc's warnings silenced. Call `load` first."""
+    """Import pycuda.compiler without the warnings of nvcc. Call `load` first."""
     import pycuda.compiler
 
     warnings.filterwarnings("ignore", "The CUDA compiler succeeded, but said", UserWarning)
@@ -41,8 +41,8 @@ def compiler() -> Any:
 
 
 def source_module(driver: Any, cubin: bytes) -> Any:
-    """A SourceModule of machine code. Given the text instead, PyCUDA would run nvcc's preprocessor
-    again for its cache key: 0.3 s a kernel, one after the other."""
+    """A PyCUDA SourceModule that loads machine code. PyCUDA's own constructor takes source text and
+    runs nvcc's preprocessor for its cache key, which takes 0.3 s per kernel, not in parallel."""
 
     class Compiled(compiler().SourceModule):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -63,26 +63,26 @@ def has_driver() -> bool:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The driver's library, for functions that PyCUDA does not wrap. They act on the current
+    """The CUDA driver library, for functions that PyCUDA does not wrap. They use the current
     context. Call `load` first."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def explained(library: Any, code: int) -> str:
-    """The driver's description of an error `code`."""
+    """The driver's description of an error code."""
     text = ctypes.c_char_p()
     library.cuGetErrorString(code, ctypes.byref(text))
     return f"CUDA error {code}: {(text.value or b'').decode()}"
 
 
 def why_refused(library: Any, name: str, *arguments: Any) -> str | None:
-    """Call a function of the driver's library; why it refuses, None if it succeeds."""
+    """Call a function of the driver library. Returns its error as text, None if it succeeds."""
     code = getattr(library, name)(*arguments)
     return f"the driver refuses {name} ({explained(library, code)})" if code else None
 
 
 def submodule(name: str) -> Any:
-    """Another module of PyCUDA. Raises ImportError."""
+    """Import another submodule of PyCUDA. Raises ImportError."""
     return import_module(f"pycuda.{name}")
 
 
@@ -92,7 +92,7 @@ def release() -> str:
 
 
 def _why_not(error: ImportError) -> str:
-    """Why PyCUDA cannot be imported, and the remedy."""
+    """The cause of a failed import of PyCUDA, with a remedy."""
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("pycuda"):
         return (
             "PyCUDA is not installed: `cudareduce info` has the command, and says what else the "

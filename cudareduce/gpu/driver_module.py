@@ -1,7 +1,7 @@
-"""Modules loaded through the CUDA driver's library, for launches that PyCUDA does not wrap.
+"""CUDA modules loaded through the driver library, for launches that PyCUDA does not support.
 
-These are cooperative launches, and kernels of external programs: they are found by their C++ names
-and launched with arguments of any type.
+These are cooperative launches, and kernels of external programs, which have mangled C++ names and
+arguments of any type.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from cudareduce.reduction.sizes import counted
 
 #: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
 _MAX_DYNAMIC_SHARED = 8
-#: In the symbol table of machine code: type of a function, flag of one that the host can launch.
+#: In the symbol table of a cubin: the type of functions, and the flag of kernels.
 _FUNCTION, _ENTRY = 2, 0x10
 _SYMBOLS, _SYMBOL_BYTES = 2, 24
-#: Names of unnamed namespaces in demangled names.
+#: The names of anonymous namespaces in demangled symbols.
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|_GLOBAL__N_\w*|_INTERNAL_\w*)::|<unnamed>::")
 
 
 def nvcc_text(source: Source) -> str:
-    """The text of a source for nvcc; an external program instantiates its template kernels."""
+    """The source text for nvcc. For an external program, explicit instantiations of its template
+    kernels are appended."""
     if not source.kernels:
         return source.text
     used = (
@@ -38,7 +39,7 @@ def nvcc_text(source: Source) -> str:
 
 
 def kernel_symbols(cubin: bytes) -> list[str]:
-    """The mangled names of the kernels in machine code, from its symbol table (elf(5))."""
+    """The mangled names of the kernels in a cubin, from its symbol table (elf(5))."""
     (sections,) = struct.unpack_from("=Q", cubin, 40)
     size, count = struct.unpack_from("=HH", cubin, 58)
     headers = [struct.unpack_from("=IIQQQQIIQQ", cubin, sections + k * size) for k in range(count)]
@@ -69,7 +70,7 @@ def demangled(symbol: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A C++ name without unnamed namespaces, spaces, return type and parameters."""
+    """A C++ name without anonymous namespaces, spaces, return type and parameters."""
     name = _UNNAMED.sub("", name)
     depth = 0
     for at, sign in enumerate(name):
@@ -83,7 +84,7 @@ def _plain(name: str) -> str:
 
 
 def symbol_of(kernel: str, symbols: Sequence[str]) -> str | None:
-    """The symbol of the kernel with this C++ name; None if there is none, or several."""
+    """The mangled name of the kernel with this C++ name; None unless exactly one matches."""
     wanted, names = _plain(kernel), {symbol: demangled(symbol) for symbol in symbols}
     base = wanted.partition("<")[0].rpartition("::")[2]
     exact = [s for s, name in names.items() if name == wanted]
@@ -93,12 +94,12 @@ def symbol_of(kernel: str, symbols: Sequence[str]) -> str | None:
 
 
 class DriverModule:
-    """A loaded module: the functions with these symbols, and the module's variables. Raises
-    KernelFault if the driver refuses."""
+    """A loaded CUDA module, with its variables and the kernels of the given mangled names. Raises
+    KernelFault if the driver cannot load it."""
 
     def __init__(self, library: Any, cubin: bytes, symbols: Sequence[str]) -> None:
         self._library, self._module = library, ctypes.c_void_p()
-        #: The initial bytes of variables that have been read, by their index.
+        #: The initial bytes of variables, by index, saved when first requested.
         self.initial: dict[int, bytes] = {}
         self._call("cuModuleLoadData", ctypes.byref(self._module), cubin)
         self._functions = [ctypes.c_void_p() for _ in symbols]
@@ -112,7 +113,7 @@ class DriverModule:
             raise KernelFault(why)
 
     def variable(self, name: str) -> tuple[int, int]:
-        """Address and bytes of a variable."""
+        """The address and size in bytes of a variable."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
         self._call(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._module,
@@ -121,8 +122,8 @@ class DriverModule:
         return address.value, size.value
 
     def launcher(self, call: KernelCall, stream: int, sm_count: int) -> Launch:
-        """A ready launch. Raises TooManyBlocks if a cooperative one does not fit the GPU, which has
-        `sm_count` multiprocessors."""
+        """A function that launches the kernel. Raises TooManyBlocks if the grid of a cooperative
+        launch exceeds the blocks that `sm_count` multiprocessors can hold."""
         function = self._functions[call.kernel]
         if call.shared > DEFAULT_SHARED:
             self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, call.shared)
@@ -139,7 +140,7 @@ class DriverModule:
         launch_kernel, extra = getattr(self._library, name), () if call.cooperative else (None,)
 
         def launch() -> None:
-            _ = held  # the driver reads the arguments at each launch
+            _ = held  # keeps the arguments alive, which the driver reads at each launch
             code = launch_kernel(function, *shape, *extra)
             if code:
                 why = explained(self._library, code)
@@ -164,8 +165,8 @@ class DriverModule:
 
 
 def external_module(library: Any, cubin: bytes, source: Source) -> DriverModule:
-    """The module of an external program, its kernels in the order of the source. Raises KernelFault
-    if nvcc compiled none of a kernel's name."""
+    """Load the module of an external program, with kernels in the order of `source.kernels`. Raises
+    KernelFault if the cubin lacks one of them."""
     symbols = kernel_symbols(cubin)
     found = [symbol_of(kernel, symbols) for kernel in source.kernels]
     for kernel, symbol in zip(source.kernels, found, strict=True):

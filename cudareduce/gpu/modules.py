@@ -1,4 +1,4 @@
-"""nvcc through PyCUDA, and the modules loaded from its machine code."""
+"""Compiles kernels with nvcc through PyCUDA, and loads the machine code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from cudareduce.temporary import temporary_folder
 
 
 class CudaProgram:
-    """A loaded translation unit. `function` is PyCUDA's, or None if the kernels are launched
-    through a `driver_module`: cooperative ones and those of an external program."""
+    """A loaded translation unit. `function` is PyCUDA's function object. It is None for cooperative
+    kernels and external programs, which are launched through `driver_module`."""
 
     def __init__(
         self, pycuda_driver: Any, source: Source, cubin: bytes, module: Any,
@@ -44,10 +44,10 @@ class CudaProgram:
 
 
 class Modules:
-    """Compiles for one GPU, in parallel, and loads into the current context.
+    """Compiles kernels for one GPU in parallel, and loads them into the current context.
 
-    Machine code is kept in memory; PyCUDA keeps it between runs too, in the folder `cache`. Each
-    cubin there has a file with its hash: the driver crashes on a damaged one.
+    Cubins are cached in memory, and between runs in the folder `cache`. A file with the hash of
+    each cubin detects damage, since the driver crashes on damaged cubins.
     """
 
     def __init__(self, pycuda_driver: Any, device: Any, *, cache: Path | None) -> None:
@@ -55,20 +55,20 @@ class Modules:
         self._temporary = temporary_folder() if cache is None else None
         self._folder = Path(self._temporary.name if self._temporary else cache or "", "cubin")
         self._folder.mkdir(parents=True, exist_ok=True)
-        for cubin, seal, sha in self._kept():
+        for cubin, seal, sha in self._cached():
             if not seal.exists() or seal.read_text() != sha:
                 cubin.unlink(missing_ok=True)
                 seal.unlink(missing_ok=True)
         self._cubins: dict[str, bytes] = {}
 
-    def _kept(self) -> Iterator[tuple[Path, Path, str]]:
-        """The kept cubins, the file of each one's hash, and the hash of its content."""
+    def _cached(self) -> Iterator[tuple[Path, Path, str]]:
+        """Each cached cubin, the file with its expected hash, and its actual hash."""
         for cubin in self._folder.glob("*.cubin"):
             sha = hashlib.sha256(cubin.read_bytes()).hexdigest()
             yield cubin, cubin.with_suffix(".sha256"), sha
 
     def close(self) -> None:
-        """Remove what was compiled for this run alone."""
+        """Delete the cache if it is temporary."""
         if self._temporary:
             self._temporary.cleanup()
 
@@ -76,8 +76,8 @@ class Modules:
         self, sources: Sequence[Source], progress: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> list[Program | BuildError | None]:  # fmt: skip
-        """Compile in parallel through PyCUDA's cache, and load; None for sources that the deadline
-        left out. Raises EnvironmentProblem without nvcc."""
+        """Compile and load sources in parallel; results are cached. The result is None for sources
+        that were not compiled by the deadline. Raises EnvironmentProblem without nvcc."""
 
         def compiled(source: Source) -> bytes | BuildError:
             try:
@@ -93,9 +93,9 @@ class Modules:
             running = [pool.submit(compiled, source) for source in sources]
             left_s = deadline.left_s if deadline else inf
             wait(running, None if left_s == inf else left_s)
-        finally:  # a running nvcc cannot be ended: it is left alone
+        finally:  # PyCUDA offers no way to end a running nvcc
             pool.shutdown(wait=False, cancel_futures=True)
-        for _, seal, sha in self._kept():
+        for _, seal, sha in self._cached():
             if not seal.exists():
                 seal.write_text(sha)
         return [
@@ -109,7 +109,7 @@ class Modules:
 
     @property
     def nvcc_release(self) -> str | None:
-        """The release of the compiler, such as 13.0; None if there is none."""
+        """The release of nvcc, such as 13.0; None without nvcc."""
         return ".".join(self._nvcc[1].split(".")[:2]) if self._nvcc else None
 
     def _compile(self, text: str) -> bytes:
@@ -135,7 +135,7 @@ class Modules:
             return cubin
         try:
             return self._program(source, cubin)
-        except (self._driver.Error, KernelFault):  # a cubin kept between runs may be damaged
+        except (self._driver.Error, KernelFault):  # a cached cubin may be damaged
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True, exist_ok=True)
         try:

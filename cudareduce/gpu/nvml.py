@@ -1,4 +1,4 @@
-"""The state of a GPU from NVML, NVIDIA's management library, if nvidia-ml-py is installed."""
+"""Reads the state of a GPU from NVML, NVIDIA's management library (package nvidia-ml-py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cudareduce.machine.device import Conditions
 
 
 class NvmlMonitor:
-    """Reads one GPU's state as a `Monitor`. The GPU is found by its PCI address, since the indices
-    of CUDA and NVML may differ."""
+    """A `Monitor` of one GPU, identified by its PCI address, since CUDA and NVML may number GPUs
+    differently."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self.problem: str | None = None
@@ -33,7 +33,7 @@ class NvmlMonitor:
             self._fail("state", error)
 
     def facts(self) -> dict[str, Any]:
-        """The fields of `DeviceInfo` that only NVML knows."""
+        """The fields of `DeviceInfo` that only NVML provides."""
         if self._handle is None:
             return {}
         nvml, handle = self._nvml, self._handle
@@ -43,17 +43,17 @@ class NvmlMonitor:
         limit = nvml.nvmlDeviceGetPowerManagementLimit
         return {
             "uuid": uuid.decode() if isinstance(uuid, bytes) else uuid,
-            "mig": bool(mig and mig[0]),  # boards without MIG refuse the question
+            "mig": bool(mig and mig[0]),  # the query fails on GPUs without MIG
             "power_limit_w": self._number("power limit", 1000, limit, handle),
             "driver": driver.decode() if isinstance(driver, bytes) else driver,
         }
 
     def read(self) -> Conditions:
-        """The current clocks, power, temperature and event reasons."""
+        """The current clocks, power, temperature and clock event reasons."""
         if self._handle is None:
             return Conditions()
         nvml, handle = self._nvml, self._handle
-        # Drivers before 535 have the event reasons under another name.
+        # The function has a different name in drivers before 535.
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
         reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
         clock, temperature = nvml.nvmlDeviceGetClockInfo, nvml.nvmlDeviceGetTemperature
@@ -67,17 +67,17 @@ class NvmlMonitor:
         )
 
     def energy_j(self) -> float | None:
-        """Joules that the GPU has used since its driver was loaded."""
+        """The energy in joules that the GPU has consumed since the driver was loaded."""
         if self._handle is None:
             return None
         read = self._nvml.nvmlDeviceGetTotalEnergyConsumption
         return self._number("energy", 1000, read, self._handle)
 
     def other_processes(self) -> int:
-        """The number of processes on the GPU without this one and its children.
+        """The number of processes on the GPU, without this one and its children.
 
-        In a container NVML may report process ids of the host; then the number of our own is
-        subtracted.
+        In a container NVML may report process ids of the host. Then the number of this program's
+        processes is subtracted instead.
         """
         if self._handle is None:
             return 0
@@ -102,7 +102,7 @@ class NvmlMonitor:
         return None if value is None else value / divisor
 
     def _fail(self, what: str, error: Exception) -> None:
-        """Keep the first problem: one sentence is enough."""
+        """Record the first problem only, since one message is enough."""
         if self.problem is None:
             self.problem = (
                 f"NVML does not tell the {what} of this GPU ({error}): what it does not tell stays "

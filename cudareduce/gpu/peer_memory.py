@@ -1,6 +1,6 @@
-"""GPU memory shared by processes of one host through CUDA's IPC handles.
+"""GPU memory shared between processes of one host through CUDA IPC handles.
 
-Kernels read and write another GPU's memory over NVLink or PCIe by loads and stores.
+Kernels access another GPU's memory over NVLink or PCIe with ordinary loads and stores.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.gpu.driver import load
 
-#: A handle exports whole pages of the driver, so an allocation has pages of its own.
+#: The driver's page size. An IPC handle exports whole pages, so allocations are rounded up.
 _PAGE = 2**21
 
 
 class IpcMemory:
-    """A cleared allocation in the current context, and the allocations of other processes that it
-    has opened. Raises OutOfMemory."""
+    """A zeroed allocation in the current context, and the opened allocations of other processes.
+    Raises OutOfMemory."""
 
     def __init__(self, nbytes: int) -> None:
         self._driver = driver = load()
@@ -36,12 +36,12 @@ class IpcMemory:
 
     @property
     def handle(self) -> bytes:
-        """The handle with which another process opens it."""
+        """The IPC handle, with which another process opens this allocation."""
         return bytes(self._driver.mem_get_ipc_handle(self._allocation))
 
     def open(self, handle: bytes) -> int:
-        """The address of another process' memory. Raises EnvironmentProblem if this GPU cannot
-        address the other's."""
+        """Map another process's allocation and return its address. Raises EnvironmentProblem if
+        this GPU cannot access the other GPU's memory."""
         try:
             theirs = self._driver.IPCMemoryHandle(bytearray(handle))
         except self._driver.Error as error:
@@ -53,12 +53,12 @@ class IpcMemory:
         return int(theirs)
 
     def give_up(self) -> None:
-        """Close the memory of other processes."""
+        """Unmap the allocations of other processes."""
         while self._theirs:
-            with suppress(self._driver.Error):  # a context that faulted closes nothing
+            with suppress(self._driver.Error):  # fails in a context after a fault
                 self._theirs.pop().close()
 
     def free(self) -> None:
-        """Free it, once no other process has it open."""
+        """Free the allocation. No other process may have it open."""
         with suppress(self._driver.Error):
             self._allocation.free()

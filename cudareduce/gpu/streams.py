@@ -1,4 +1,4 @@
-"""Gates in a stream, and CUDA graphs, through the driver's library."""
+"""Gates that hold a stream, and CUDA graphs, through the driver library."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _call(library: Any, name: str, *arguments: Any) -> None:
 
 
 class StreamGate:
-    """A `Gate`: the stream waits until a `word` of host memory, at `address` on the GPU, reaches
-    the number of gates closed so far, so a late opening never opens the next gate. Raises
+    """A `Gate`: the stream waits until `word`, in host memory mapped at `address`, reaches the
+    number of gates closed so far. Opening a gate late therefore never opens the next one. Raises
     EnvironmentProblem."""
 
     def __init__(self, library: Any, stream: int, word: Any, address: int) -> None:
@@ -40,7 +40,7 @@ class StreamGate:
 
 
 class CapturedGraph:
-    """A `Graph` of the work that `run` enqueues. Raises EnvironmentProblem."""
+    """A CUDA graph, captured from the work that `run` enqueues. Raises EnvironmentProblem."""
 
     def __init__(self, library: Any, stream: int, run: Launch) -> None:
         self._library, self._stream = library, ctypes.c_void_p(stream)
@@ -48,7 +48,7 @@ class CapturedGraph:
         _call(library, "cuStreamBeginCapture_v2", self._stream, _THREAD_LOCAL)
         try:
             run()
-        finally:  # a stream left capturing takes no more work
+        finally:  # end the capture, or the stream accepts no more work
             _call(library, "cuStreamEndCapture", self._stream, ctypes.byref(self._graph))
         _call(
             library, "cuGraphInstantiateWithFlags", ctypes.byref(self._executable), self._graph,

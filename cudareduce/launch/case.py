@@ -36,9 +36,9 @@ class Case:
     sms: int | None = None
 
     @property
-    def asks(self) -> Condition:
+    def precondition(self) -> Condition:
         """The preconditions on its input."""
-        return self.kernel.asks
+        return self.kernel.precondition
 
     def at(self, n: int) -> bool:
         """True if it runs on rows of `n` elements."""

@@ -12,7 +12,7 @@ from math import isqrt, prod
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree, ceil_div, declared_tree, depth_of, fixed_warps
-from cudareduce.library.header import UNORDERED
+from cudareduce.library.front_matter import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.program import Program, Run
 from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
@@ -168,8 +168,8 @@ def plan(
     source = "in"
     for index, (grid, n) in enumerate(grids):
         # users cannot choose the number of partial results, so size preconditions do not apply
-        asks = kernel.asks if index == 0 else replace(kernel.asks, sizes=())
-        reason = asks.why_not(n, problem.rows)
+        precondition = kernel.precondition if index == 0 else replace(kernel.precondition, sizes=())
+        reason = precondition.why_not(n, problem.rows)
         if reason:
             raise UsageError(f"{kernel.id} {reason}")
         if grid > MAX_GRID:
@@ -199,7 +199,7 @@ def _recorded_plan(kernel: Kernel, program: Program, problem: Problem) -> Plan:
     serial sum."""
     n, rows = problem.n, problem.rows
     run = program.run(n, rows)
-    reason = kernel.asks.why_not(n, rows)
+    reason = kernel.precondition.why_not(n, rows)
     if run is None or reason:
         near = sorted(program.shapes, key=lambda shape: abs(shape[0] * shape[1] - n * rows))[:3]
         shapes = ", ".join(f"--n {length} --rows {count}" for length, count in near)

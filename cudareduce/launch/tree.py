@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cudareduce.library.header import UNASSIGNED, UNORDERED
+from cudareduce.library.front_matter import UNASSIGNED, UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.inputs import Array
 

@@ -256,7 +256,7 @@ def plans_of(job: Job, number: int, limits: DeviceLimits) -> tuple[dict[int, Pla
     refusals: dict[int, str] = {}
     for index, case in enumerate(job.cases(number)):
         supported, refused = planned(case, [shape], limits)
-        if job.layouts[number].offset and case.asks.aligned:
+        if job.layouts[number].offset and case.precondition.aligned:
             refusals[index] = f"is right if {ALIGNED}"
         elif shape in supported:
             plans[index] = supported[shape]

@@ -1,1 +1,1 @@
-"""The kernels and suites there are: every `.cu` file below the kernels folder, and a user's own."""
+"""The kernels and suites in the kernels folder and in folders of the user."""

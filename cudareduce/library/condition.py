@@ -1,4 +1,4 @@
-"""On what condition a kernel is right: what it asks of its input beyond operator and type."""
+"""The precondition of a kernel: what its input must satisfy besides operator and type."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 
 from cudareduce.reduction.sizes import size_list
 
-#: What becomes of a NaN in a minimum or maximum: it wins, as in NumPy; it is dropped, as C's fmax
-#: and IEEE 754's maximumNumber do it; or there must be none.
+#: How a minimum or maximum treats NaN: propagated as in NumPy, dropped as by fmax in C, or not
+#: allowed in the input ("none").
 Nan = Literal["propagate", "drop", "none"]
 
-#: Whether elements must be above 0, and whether none of them may be subnormal besides.
+#: Whether elements must be above 0 ("positive"), and also not subnormal ("normal").
 Positive = Literal["", "positive", "normal"]
 
 ALIGNED = "its input is aligned to 16 bytes"
@@ -19,13 +19,13 @@ ALIGNED = "its input is aligned to 16 bytes"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of an input for a kernel to be right.
+    """The precondition under which a kernel's result is right.
 
-    `multiple` divides its elements, which are one of `sizes` where these are given; it is `aligned`
-    to 16 bytes; all elements are `positive`; one of them is `finite`; there are at most `most` of
-    them, and none is infinite (`bounded`); there are at most `most_rows` rows. No sum of them
-    leaves a type (`within`), or is rounded in it. The index of an extreme that occurs several times
-    may be `any` of its indices.
+    The number of elements n is a multiple of `multiple`, at most `most`, and one of `sizes`; 0 and
+    () mean any. There are at most `most_rows` rows. The input is `aligned` to 16 bytes. All
+    elements are `positive`, at least one is `finite`, and none is infinite (`bounded`). All partial
+    sums are exact in the type `within`. With `any`, an indexed operator may return the index of any
+    of several equal extremes.
     """
 
     multiple: int = 1
@@ -39,11 +39,11 @@ class Condition:
     most_rows: int = 0
     within: str = ""
     any: bool = False
-    of_file: bool = False  # the sizes are those in an external file, which cannot be varied
+    of_file: bool = False  # `sizes` are fixed by an external file and cannot be varied
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its parts in words that follow `right if`."""
+        """Each part of the condition as a text that completes "right if"."""
         parts = {
             f"n is a multiple of {self.multiple}": self.multiple > 1 and not self.sizes,
             f"n is {size_list(self.sizes or (0,))}": bool(self.sizes) and not self.of_file,
@@ -63,18 +63,18 @@ class Condition:
         }
         return tuple(text for text, holds in parts.items() if holds)
 
-    def near(self, n: int) -> tuple[int, ...]:
-        """The multiples next to `n`, on either side; `n` itself where it is one."""
+    def nearest_sizes(self, n: int) -> tuple[int, ...]:
+        """The multiples of `multiple` just below and above `n`, or only `n` if it is one."""
         below = n // self.multiple * self.multiple
         return (n,) if below == n else (below, below + self.multiple)
 
-    def near_rows(self, rows: int) -> int:
-        """The nearest number of rows for which it holds."""
+    def nearest_rows(self, rows: int) -> int:
+        """The largest allowed number of rows that is at most `rows`."""
         return min(rows, self.most_rows or rows)
 
     def why_not(self, n: int, rows: int = 0) -> str | None:
-        """Why it does not hold for `n` elements in each of these rows, in words that follow a
-        kernel's name; None if it does. No rows are those that nobody has counted."""
+        """The reason why `rows` rows of `n` elements violate the condition, as a text that follows
+        a kernel's name; None if they do not. 0 rows means that the number is unknown."""
         if self.sizes and n not in self.sizes:
             return f"is right if n is {size_list(self.sizes)}, not {n}"
         if n > (self.most or n):

@@ -1,4 +1,4 @@
-"""A kernel: the front matter and text of its file, and which reductions it supports."""
+"""A kernel: front matter and source text, supported reductions, and diffs between kernels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any
 from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.errors import UsageError
 from cudareduce.library.condition import ANY_INPUT, Condition
-from cudareduce.library.front import has_header, read_source
-from cudareduce.library.header import (
+from cudareduce.library.front_matter import (
     UNASSIGNED,
     UNORDERED,
     Elements,
@@ -26,21 +25,23 @@ from cudareduce.library.header import (
     Scope,
     Walk,
     memory_bytes,
-    read_header,
+    read_front_matter,
 )
-from cudareduce.library.mapped import read_map, why_not_map
+from cudareduce.library.map_expression import read_map, why_not_map
 from cudareduce.library.program import Program
+from cudareduce.library.source_text import has_front_matter, read_source
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Operator, Reduction
 
-#: Dynamic shared memory, outside of comment lines.
+#: A declaration of dynamic shared memory, not in a comment line.
 EXTERN_SHARED = re.compile(
     r"^[^/\n]*(?P<words>\bextern\s+(?:[\w:]+\s+)*?__shared__\b)", re.MULTILINE
 )
 
 
 def definition(text: str, name: str, head: str) -> int | None:
-    """The offset of the definition of a function that begins with `head`; None if there is none."""
+    """The offset in `text` at which the definition of function `name` begins; None if there is
+    none. `head` is the start of the definition, such as `__global__ void`."""
     for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         begins = text.rfind(head, 0, found.start())
         ended = max(text.rfind(end, 0, found.start()) for end in ";{")
@@ -50,10 +51,10 @@ def definition(text: str, name: str, head: str) -> int | None:
 
 
 def check_parameters(
-    path: Path, text: str, header: Mapping[str, Any], inputs: Sequence[str] = ("in",)
+    path: Path, text: str, front_matter: Mapping[str, Any], inputs: Sequence[str] = ("in",)
 ) -> None:
     """Raise UsageError if the entry point does not have the parameters that the front matter
-    implies: `inputs` and the others. Parameters that may be macros are not checked."""
+    implies: `inputs`, `out`, `n`, and further ones. Skips parameter lists that contain macros."""
     found = re.search(
         rf"__global__ void[^;{{}}]*?\b{re.escape(path.stem)}\s*\((?P<all>[^()]*)\)", text
     )
@@ -63,23 +64,23 @@ def check_parameters(
     if not all(len(words) > 1 for words in taken):
         return
     called = [*inputs, "out", "n"]
-    called += ["rows"] if header["scope"] in ("rows", "warp") else []
-    called += ["partials", "counter"] if header["finish"] == "last_block" else []
-    called += ["workspace"] if "workspace" in header else []
+    called += ["rows"] if front_matter["scope"] in ("rows", "warp") else []
+    called += ["partials", "counter"] if front_matter["finish"] == "last_block" else []
+    called += ["workspace"] if "workspace" in front_matter else []
     if len(taken) != len(called):
         line = text.count("\n", 0, found.start("all")) + 1
         raise UsageError(
             f"{path}:{line}: {path.stem} takes {len(taken)} parameters, but with scope = "
-            f'"{header["scope"]}" and finish = "{header["finish"]}" it is called with '
+            f'"{front_matter["scope"]}" and finish = "{front_matter["finish"]}" it is called with '
             f"{len(called)}: {', '.join(called)}; change them, or the front matter"
         )
 
 
 def why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> str | None:
-    """Why a kernel with this order and finish does not support an operator, or None if it does;
-    `named`: its front matter names operators."""
+    """The reason why a kernel with this order and finish does not support an operator; None if it
+    does. `named`: its front matter lists operators."""
     if order == "any" and not op.commutative:
-        return f"{op.name} does not commute and this kernel does not keep the order of operands"
+        return f"{op.name} does not commute, and this kernel changes the order of operands"
     together = op.has_atomic or (op.indexed and named)
     if finish in UNORDERED and not together:
         return f"combines in memory, and {op.name} has no atomic form"
@@ -90,9 +91,10 @@ def why_not_op(op: Operator, order: Order, finish: Finish, *, named: bool) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The front matter of a kernel file and its text, or an external program. `block` is in
-    threads, `items` per thread, `vector` in elements per load, `fixed_grid` in blocks. If
-    `items_bytes` or `vector_bytes` are given, `items` and `vector` are those of 4-byte types."""
+    """A kernel: its front matter and source text, or an external program.
+
+    `front_matter.KEYS` describes the fields from front matter. If `items_bytes` or `vector_bytes`
+    are given, `items` and `vector` are the values for 4-byte types."""
 
     id: str
     path: Path
@@ -124,15 +126,15 @@ class Kernel:
     min_cc: str = "7.5"
     requires: tuple[str, ...] = ()
     symbol: str | None = None  # the entry point, if it is not named like the file
-    dynamic_shared: int | str = 0  # bytes per block, or as front matter writes it
-    workspace: int | str = 0  # bytes per grid that outlive a launch, or as front matter writes it
-    asks: Condition = ANY_INPUT  # its precondition
-    most: int | None = None  # elements that its length can count
-    map: Map | None = None  # the transform in its text
+    dynamic_shared: int | str = 0  # bytes per block, or a text (see `memory_bytes`)
+    workspace: int | str = 0  # bytes per grid, kept between launches, or a text
+    precondition: Condition = ANY_INPUT
+    most: int | None = None  # largest number of elements
+    map: Map | None = None  # the transform that the kernel's text applies
     in_place: bool = False  # overwrites its input, which is restored before each launch
     columns: bool = False  # reduces the columns of a matrix
-    foreign: bool = True  # not in the package: verified in a child process on a GPU
-    program: Program | None = None  # of an external file
+    foreign: bool = True  # not from this package: verified in a child process on a GPU
+    program: Program | None = None  # external files only
     prelude: Path | None = None  # the folder of operators, if not in this package
 
     @property
@@ -194,7 +196,7 @@ class Kernel:
         if reduction.dtype.name not in self.dtypes:
             return f"takes {', '.join(self.dtypes)}, not {reduction.dtype.name}"
         if self.program is not None:
-            return None  # verification shows whether it computes that
+            return None  # verification decides
         taken = reduction.op.name in self.ops or (self.any_op and reduction.op.expression)
         adds = "only adds: it " if set(self.ops) <= {"sum", "mean"} else ""
         takes = f"{adds}takes {', '.join(self.ops)}, not {reduction.op.name}"
@@ -202,13 +204,13 @@ class Kernel:
         return reason or (None if taken else takes)
 
     def varies(self, reduction: Reduction) -> bool:
-        """True if its results depend on the order in which blocks arrive."""
+        """True if the bits of the result may vary between launches with the order of blocks."""
         chance = self.finish in UNORDERED or self.walk in UNASSIGNED
         return chance and reduction.acc.kind == "float" and not reduction.op.indexed
 
     def shape(self, n: int, rows: int) -> tuple[int, int]:
-        """The elements per row and rows that the kernel sees: for a warp kernel one array of a
-        multiple of 32 elements is many rows of 32."""
+        """The shape (n, rows) with which the kernel is launched. A warp kernel reduces one array of
+        a multiple of 32 elements as rows of 32."""
         if self.scope == "warp" and rows == 1 and n % 32 == 0 and n:
             return 32, n // 32
         return n, rows
@@ -219,11 +221,11 @@ class Kernel:
             return f"reduces one array, not {rows} rows"
         if self.most is not None and n > self.most:
             one = self.grid == "one" or self.fixed_grid == 1
-            counts = "is one block that takes" if one else "counts in a type that holds"
-            return f"{counts} {self.most} at most, not {n}"
+            limit = "is a single block, for" if one else "counts elements in a type for"
+            return f"{limit} at most {self.most} elements, not {n}"
         if self.walk == "lane" and n > 32:
             whole = " (or one array of a multiple of 32)" if rows == 1 else ""
-            return f"gives each element of a row a lane: rows of at most 32{whole}, not {n}"
+            return f"has one lane per element of a row: rows of at most 32{whole}, not {n}"
         return None
 
     def why_not_block(self, block: int) -> str | None:
@@ -236,65 +238,67 @@ class Kernel:
         """Why the kernel does not support --sms, or None if fewer blocks do all of its work."""
         if self.program is None and self.grid in ("fixed", "fill", "per_sm", "one"):
             return None
-        return "takes no --sms: fewer blocks would not take all of its input"
+        return "does not support --sms: fewer blocks would not read all of its input"
 
     def why_not_items(self, items: int, size: int = 4) -> str | None:
         """Why this kernel does not support a number of items of `size` bytes per thread, or None if
         it does."""
         own, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
         if items != own and not re.search(r"\bITEMS\b", self.text):
-            return f"takes {own} item{'s' * (own > 1)} a thread, not {items}"
+            return f"has {own} item{'s' * (own > 1)} per thread, not {items}"
         if items % load:
-            return f"loads {load} items at a time, so it takes a multiple of them, not {items}"
+            return f"loads {load} items at a time, so items must be a multiple, not {items}"
         return None
 
 
 def _sizes(reduction: Reduction) -> dict[str, int]:
-    """The bytes of the units in which front matter counts memory."""
+    """The sizes in bytes of the units of memory in front matter."""
     acc, size = reduction.acc.size, reduction.dtype.size
     return {"Acc": reduction.acc_size, "Scalar": acc, "Element": size}
 
 
-#: Makes the kernels of an external file from its path and text.
+#: Converts an external file, given its path and text, to kernels.
 Adopt = Callable[[Path, str], Sequence[Kernel]]
 
 
 def load_kernels(path: Path, adopt: Adopt) -> Sequence[Kernel]:
-    """The kernels of a file: one if it has front matter, else those that `adopt` makes. Raises
-    UsageError."""
-    return [load_kernel(path)] if has_header(path) else adopt(path, read_source(path))
+    """The kernels of a file: one kernel if it has front matter, else those that `adopt` returns.
+    Raises UsageError."""
+    return [load_kernel(path)] if has_front_matter(path) else adopt(path, read_source(path))
 
 
 def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Kernel:
-    """Read a kernel file with front matter. Raises UsageError if it cannot be read, or the front
-    matter or the entry point is missing or broken."""
+    """Load a kernel file with front matter. Raises UsageError if it cannot be read, or if the front
+    matter or the entry point is missing or invalid."""
     text = read_source(path)
-    header = read_header(path, text)
-    if header is None:
+    front_matter = read_front_matter(path, text)
+    if front_matter is None:
         raise UsageError(
-            f"{path}:1: no header: begin the file with a /*+++ ... +++*/ comment; "
+            f"{path}:1: no front matter: begin the file with a /*+++ ... +++*/ comment; "
             f"`cudareduce show reduce_v0_baseline` prints an example"
         )
     if definition(text, path.stem, 'extern "C" __global__ void ') is None:
         raise UsageError(
             f'{path}:1: no entry point: the file must define extern "C" __global__ void '
-            f"{path.stem}(...), which bears the file's name"
+            f"{path.stem}(...), named like the file"
         )
     unsized = EXTERN_SHARED.search(text)
-    if unsized is not None and "dynamic_shared" not in header:
+    if unsized is not None and "dynamic_shared" not in front_matter:
         line = text.count("\n", 0, unsized.start("words")) + 1
         raise UsageError(
-            f"{path}:{line}: extern __shared__ memory has no size: give the header dynamic_shared, "
-            'such as "1 Acc a thread"'
+            f"{path}:{line}: extern __shared__ memory has no size: add dynamic_shared to the front "
+            'matter, such as "1 Acc a thread"'
         )
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
+    fields: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in front_matter.items()
+    }
     if "map" in fields:
         fields["map"] = read_map(fields["map"], f"{path}: map:")
     for key in ("items", "vector"):
         if f"{key}_bytes" in fields:
             fields[key] = max(1, fields[f"{key}_bytes"] // 4)
     two = "map" in fields and fields["map"].inputs > 1
-    check_parameters(path, text, header, ("in", "other") if two else ("in",))
+    check_parameters(path, text, front_matter, ("in", "other") if two else ("in",))
     order, finish, named = fields.get("order", "any"), fields["finish"], "ops" in fields
     ops = fields.get("ops", OPERATORS)
     ops = tuple(o for o in ops if not why_not_op(OPERATORS[o], order, finish, named=named))
@@ -306,27 +310,28 @@ _HEADER_ENDS, _COMMENT = "+++*/\n", "//"
 
 
 def diff(before: Kernel, kernel: Kernel) -> str:
-    """The unified diff of their code, then that of their front matter with the comment below."""
+    """The unified diff of the code of two kernels, followed by the diff of their front matter and
+    the comment below it."""
     (old_head, old_code), (new_head, new_code) = _head_and_code(before), _head_and_code(kernel)
     shift = len(old_head), len(new_head)
     names = before.path.name, kernel.path.name
     code = list(difflib.unified_diff(old_code, new_code, *names))
     head = list(difflib.unified_diff(old_head, new_head, *names))
-    code = [_HUNK.sub(lambda found: _moved(found, shift), line) for line in code]
+    code = [_HUNK.sub(lambda hunk: _shift_lines(hunk, shift), line) for line in code]
     return "".join([*code, *(head[2:] if code else head)])
 
 
-#: The place of a hunk: its first lines in both files.
+#: The header of a diff hunk, with its line numbers in both files.
 _HUNK = re.compile(r"^@@ -(\d+)(.*) \+(\d+)(.*) @@$", re.MULTILINE)
 
 
-def _moved(found: re.Match[str], shift: tuple[int, int]) -> str:
-    old, new = int(found[1]) + shift[0], int(found[3]) + shift[1]
-    return f"@@ -{old}{found[2]} +{new}{found[4]} @@"
+def _shift_lines(hunk: re.Match[str], shift: tuple[int, int]) -> str:
+    old, new = int(hunk[1]) + shift[0], int(hunk[3]) + shift[1]
+    return f"@@ -{old}{hunk[2]} +{new}{hunk[4]} @@"
 
 
 def _head_and_code(kernel: Kernel) -> tuple[list[str], list[str]]:
-    """The lines of the front matter with the comment below it, and the others."""
+    """The lines of the front matter and the comment below it, and the remaining lines."""
     front, ends, rest = kernel.text.partition(_HEADER_ENDS)
     lines = rest.splitlines(keepends=True) if ends else []
     comment = list(takewhile(lambda line: line.strip() == "" or line.startswith(_COMMENT), lines))
@@ -335,8 +340,8 @@ def _head_and_code(kernel: Kernel) -> tuple[list[str], list[str]]:
     return head.splitlines(keepends=True), code.splitlines(keepends=True)
 
 
-def words(kernel: Kernel) -> str:
-    """The comment after its front matter, as one paragraph."""
+def description(kernel: Kernel) -> str:
+    """The comment after the front matter of a kernel, as one paragraph."""
     lines = kernel.text.partition(_HEADER_ENDS)[2].splitlines()
     comment = takewhile(lambda line: line.startswith(_COMMENT), lines)
     return " ".join(line.removeprefix(_COMMENT).strip() for line in comment)

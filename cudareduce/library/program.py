@@ -1,6 +1,6 @@
-"""An external program: what its author's host code does on the device, for each size.
+"""An external program: the launches and copies that its author's host code makes, for each size.
 
-Derived from recordings (cudareduce/external); the plan of an external kernel executes it.
+cudareduce/external records them; the plan of an external kernel replays them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place `offset` bytes into a buffer: `in`, `other`, or one of the program's own."""
+    """An address: `offset` bytes from the start of a buffer, which is `in`, `other` (the second
+    input), or a buffer of the program."""
 
     buffer: str
     offset: int = 0
@@ -22,8 +23,8 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The bytes of a value that is passed to a kernel or copied to the device; `pointers` are the
-    offsets of addresses in it."""
+    """The bytes of a kernel argument or of data copied to the device. `pointers` gives the offsets
+    at which it contains device addresses."""
 
     data: bytes
     pointers: tuple[tuple[int, Address], ...] = ()
@@ -31,7 +32,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """A launch of the program's kernel of this index."""
+    """A launch of the kernel with this index."""
 
     kernel: int
     grid: Dim3
@@ -44,7 +45,7 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class FillStep:
-    """Sets `nbytes` bytes from an address on to one byte."""
+    """Fills `nbytes` bytes at an address with one byte value, as cudaMemset."""
 
     target: Address
     nbytes: int
@@ -53,7 +54,7 @@ class FillStep:
 
 @dataclass(frozen=True, slots=True)
 class WriteStep:
-    """Copies the host's data to an address."""
+    """Copies data from the host to a device address."""
 
     target: Address
     value: Value
@@ -61,7 +62,7 @@ class WriteStep:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """Copies `nbytes` bytes from one address to another, both on the device."""
+    """Copies `nbytes` bytes between two device addresses."""
 
     target: Address
     source: Address
@@ -73,10 +74,10 @@ ProgramStep = KernelStep | FillStep | WriteStep | CopyStep
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The steps of a program on `rows` rows of `n` elements.
+    """The recorded steps of a program on `rows` rows of `n` elements.
 
-    `source` is the index of the text whose kernels it launches, `buffers` are the bytes of its own
-    buffers, and `count` values are its result, from `result` on.
+    `source` is the index of the device code in `Program.texts`. `buffers` gives the sizes in bytes
+    of the program's own buffers. The result is `count` values at the address `result`.
     """
 
     n: int
@@ -89,7 +90,7 @@ class Run:
 
     @property
     def launches(self) -> tuple[KernelStep, ...]:
-        """Its kernel launches, in order."""
+        """The kernel launches among the steps, in order."""
         return tuple(step for step in self.steps if isinstance(step, KernelStep))
 
 
@@ -104,9 +105,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What an author's host code launches, as recorded at several sizes: `texts` are the device
-    code, which differs between sizes if a constant of the file sets n; `result` is the type that
-    the last launch stores, by its name in DTYPES; `summary` is the recorded launch in words."""
+    """An external program, recorded at several sizes.
+
+    `texts` is the device code; there are several if n is a constant of the file. `result` is the
+    element type of the result, a name in DTYPES. `summary` describes the recorded launch."""
 
     texts: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -114,21 +116,21 @@ class Program:
     runs: tuple[Run, ...]
     result: str
     summary: str = ""
-    computes: Reduction | None = None  # identified from its results
-    fit: float = 1.0  # share of inputs on which it computes that; 0: it is the nearest candidate
-    fault: str = ""  # why a small run gave no result
+    computes: Reduction | None = None  # the reduction identified from its results
+    fit: float = 1.0  # fraction of inputs with the results of `computes`; 0: nearest candidate only
+    fault: str = ""  # the reason why a small run gave no result
     wrong: str = ""  # a fault that makes it wrong whatever it computes
-    fixed: bool = False  # n cannot be varied: the size is the file's
-    own: tuple[int, int] | None = None  # elements a row and rows at the size in the file
-    called: bool = False  # a host function, which may be called again while its variables live
-    inferred: bool = False  # no host code and no option says how its kernels are launched
-    root: bool = False  # its results are square roots of what it computes
+    fixed: bool = False  # n is fixed by the file and cannot be varied
+    own: tuple[int, int] | None = None  # elements per row and rows at the size in the file
+    called: bool = False  # a host function, which is called again in the same process
+    inferred: bool = False  # neither host code nor an option gives the launch
+    root: bool = False  # the results are square roots of those of `computes`
 
     def run(self, n: int, rows: int) -> Run | None:
-        """The recorded run of this shape, if there is one."""
+        """The recorded run of this shape, None if there is none."""
         return next((run for run in self.runs if (run.n, run.rows) == (n, rows)), None)
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Elements a row and rows of each recorded run, in increasing order."""
+        """The shapes (n, rows) of all recorded runs, sorted."""
         return tuple(sorted((run.n, run.rows) for run in self.runs))

@@ -1,7 +1,7 @@
-"""The kernels and suites there are: every `.cu` file below the kernels folder, nothing else.
+"""The registry of kernels and suites: every `.cu` file in the kernels folder is a kernel.
 
-One file is one kernel and its whole registration; its id is the file's name. A suite is a published
-experiment that names kernels in its author's order, under its author's names.
+The id of a kernel is its file name; nothing else registers it. A suite is a published experiment,
+which lists kernels in its author's order and with its author's names.
 """
 
 from __future__ import annotations
@@ -14,29 +14,31 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.grouping import first_few
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.library.kernel import Adopt, Kernel, load_kernel, load_kernels
 from cudareduce.library.suite import Suite, load_suite
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-#: The folder of kernels that several GPUs run together: no reductions of one, and with a header of
-#: their own (several/kernels.py).
+#: The folder of multi-GPU exchange kernels, which have different front matter
+#: (collectives/kernels.py).
 EXCHANGES = "ranks"
 
-#: The part of a kernel's name that a short name leaves out.
+#: The prefix of kernel names that short names omit.
 PREFIX = "reduce_"
-#: The most kernels that an error lists.
+#: The largest number of kernels that an error message lists.
 _LISTED = 10
 
-#: What is no kernel, but the best one for a problem: in any order of blocks, and in a fixed one, in
-#: which a sum of floats has the same bits each time.
+#: Names for the best kernel for a problem. `auto:fixed` selects only kernels with a fixed summation
+#: order, whose float sums are bitwise reproducible.
 AUTO, AUTO_FIXED = "auto", "auto:fixed"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel to run, under a suite's name for it where a suite was asked for. One of `among` is
-    to be chosen for each problem where there are any, and `kernel` only stands for it."""
+    """A kernel to run; `name` is its name in `suite`, if a suite was requested.
+
+    For `auto` and `auto:fixed`, `among` holds the kernels of which one is selected for each
+    problem, and `kernel` is a placeholder."""
 
     kernel: Kernel
     suite: str | None = None
@@ -48,7 +50,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All kernels in order of lineage, and all suites."""
+    """All kernels by id, in order of lineage, and all suites by id."""
 
     kernels: Mapping[str, Kernel]
     suites: Mapping[str, Suite]
@@ -57,20 +59,19 @@ class Registry:
         self, patterns: Sequence[str], adopt: Adopt | None = None, *, auto: bool = False,
         libraries: Sequence[str] = (),
     ) -> list[Choice]:  # fmt: skip
-        """The kernels that these names stand for, in order, each once.
+        """The kernels that match these names, in order, without duplicates.
 
-        A name is a kernel, a short name (`v7_shuffle`, or words that one kernel alone has), a
-        suite, a family, a glob, FILE.cu, `all`, `auto` or `auto:fixed`; no names mean `all`. With
-        `auto` the names `auto` and `auto:fixed` are allowed. `adopt` makes kernels of external
-        files. If two kernels have the same name, the external one is called by its path. Raises
-        UsageError for an unknown name, with similar ones (also of `libraries`), and for an
-        ambiguous one.
+        A name is a kernel, a short name (`v7_shuffle`, or words of one kernel's name only), a
+        suite, a family, a glob, FILE.cu, or `all`, which is the default; if `auto` is true, also
+        `auto` or `auto:fixed`. `adopt` converts external files to kernels. A file's kernel with the
+        name of another kernel is renamed to its path. Raises UsageError for an ambiguous name, and
+        for an unknown one, with similar names, also of `libraries`.
         """
         chosen: dict[tuple[str, int | None, int | None], Choice] = {}
         taken = {name: kernel.path.resolve() for name, kernel in self.kernels.items()}
-        taken |= dict.fromkeys((AUTO, AUTO_FIXED), Path())  # which no file may bear
+        taken |= dict.fromkeys((AUTO, AUTO_FIXED), Path())  # not allowed as kernel names
         families = dict.fromkeys(kernel.family for kernel in self.kernels.values())
-        near = [
+        known = [
             *self.kernels,
             *self.suites,
             *families,
@@ -79,19 +80,19 @@ class Registry:
         ]
         what = "kernel, suite or library" if libraries else "kernel or suite"
         for pattern in patterns or ["all"]:
-            found = self._match(pattern, adopt)
-            if found is None:
-                raise UsageError(f"no {what} is called {pattern!r}: {hint(pattern, near)}")
-            for choice in found:
+            matches = self._match(pattern, adopt)
+            if matches is None:
+                raise UsageError(f"no {what} is called {pattern!r}: {hint(pattern, known)}")
+            for choice in matches:
                 if choice.among and not auto:
                     raise UsageError(
-                        f"{pattern} stands for another kernel from problem to problem: name one "
-                        f"here (`cudareduce bench {pattern}` says which it takes)"
+                        f"{pattern} selects a kernel for each problem: name a kernel here "
+                        f"(`cudareduce bench {pattern}` prints the one it selects)"
                     )
                 kernel = choice.kernel
                 path = Path() if choice.among else kernel.path.resolve()
                 if taken.setdefault(kernel.id, path) != path:
-                    kernel = replace(kernel, id=_by_path(kernel), symbol=kernel.entry)
+                    kernel = replace(kernel, id=_path_name(kernel), symbol=kernel.entry)
                 own = replace(choice, kernel=kernel)
                 chosen.setdefault((kernel.id, choice.block, choice.items), own)
         for kernel in (choice.kernel for choice in chosen.values()):
@@ -117,8 +118,8 @@ class Registry:
             ]
         if pattern.endswith(SOURCES):
             path = Path(pattern)
-            found = load_kernels(path, adopt) if adopt is not None else [load_kernel(path)]
-            return [Choice(kernel) for kernel in found]
+            kernels = load_kernels(path, adopt) if adopt is not None else [load_kernel(path)]
+            return [Choice(kernel) for kernel in kernels]
         family = [kernel for kernel in self.kernels.values() if kernel.family == pattern]
         if family and PREFIX + pattern in self.kernels:
             ids = first_few([PREFIX + pattern, *(kernel.id for kernel in family)], _LISTED)
@@ -129,14 +130,14 @@ class Registry:
         return [Choice(self.kernels[name]) for name in names] or None
 
     def suite(self, name: str) -> Suite:
-        """A suite by its name; an unknown one is a UsageError that lists them."""
+        """The suite of this name. Raises UsageError with a list of all suites if there is none."""
         if name not in self.suites:
             names = ", ".join(self.suites)
             raise UsageError(f"there is no suite {name!r}; the suites are: {names}")
         return self.suites[name]
 
     def published(self, kernel: Kernel) -> dict[str, list[str]]:
-        """Under which names which suites carry a kernel, by the suites' ids."""
+        """The names of a kernel in each suite that contains it, by suite id."""
         return {
             suite.id: names
             for suite in self.suites.values()
@@ -145,53 +146,53 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """What the rows of a result may be called, but for libraries and files."""
+        """All possible row names of results except those of libraries and files."""
         return [*self.kernels, AUTO, AUTO_FIXED]
 
     @property
     def roots(self) -> dict[str, str]:
-        """The kernel that begins each one's lineage, by their ids."""
+        """The id of the first kernel of each kernel's lineage, by kernel id."""
         return {name: self.root(kernel).id for name, kernel in self.kernels.items()}
 
     def place(self, name: str) -> tuple[Path, int] | None:
-        """File and line where a kernel's entry point begins; None for one that is not here."""
+        """File and line of a kernel's entry point; None for a name that is not in the registry."""
         kernel = self.kernels.get(name)
         return (kernel.path, kernel.entry_line) if kernel else None
 
     def root(self, kernel: Kernel) -> Kernel:
-        """The first kernel of a lineage; a KeyError if a step between is not in the registry."""
+        """The first kernel of a kernel's lineage."""
         while (before := self.kernels.get(kernel.after or "")) is not None:
             kernel = before
         return kernel
 
 
-def _by_path(kernel: Kernel) -> str:
-    """A name that no other has: its file's, and its own where that is another."""
+def _path_name(kernel: Kernel) -> str:
+    """A unique name: the path of the file, followed by the kernel's name if that differs."""
     return str(kernel.path) if kernel.id == kernel.path.stem else f"{kernel.path}:{kernel.id}"
 
 
 def hint(name: str, names: Sequence[str]) -> str:
-    """What to say of a name that is not among these: the nearest that are."""
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    near += [other for other in names if name in other and other not in near][:3]
-    return f"did you mean {' or '.join(near)}?" if near else "`cudareduce list` shows them"
+    """A hint for an unknown name: similar names, or how to list all."""
+    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    similar += [other for other in names if name in other and other not in similar][:3]
+    return f"did you mean {' or '.join(similar)}?" if similar else "`cudareduce list` shows them"
 
 
 def full_name(name: str, kernels: Collection[str]) -> str:
-    """The name or glob that a short one stands for among these kernels: `v7_shuffle` or `v7` for
-    `reduce_v7_shuffle`. Others are returned unchanged. Raises UsageError for words that several
-    kernels have in their names."""
+    """Expand a short name or glob: `v7_shuffle` and `v7` become `reduce_v7_shuffle`. Other names
+    are returned unchanged. Raises UsageError for words in the names of several kernels."""
     for full in (name, PREFIX + name):
         if fnmatch.filter(kernels, full):
             return full
-    found = [kernel for kernel in kernels if f"_{name}_" in f"_{kernel}_"]
-    if len(found) > 1:
-        raise UsageError(f"{name!r} is ambiguous: name one of {first_few(found, _LISTED)}")
-    return found[0] if found else name
+    matches = [kernel for kernel in kernels if f"_{name}_" in f"_{kernel}_"]
+    if len(matches) > 1:
+        raise UsageError(f"{name!r} is ambiguous: name one of {first_few(matches, _LISTED)}")
+    return matches[0] if matches else name
 
 
 def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
-    """True if names on the command line stand for a kernel of a baseline, which may be gone."""
+    """True if the names on the command line include this kernel of a baseline, which may have been
+    deleted since."""
     if (
         not names
         or "all" in names
@@ -204,8 +205,8 @@ def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> b
 
 
 def kernels_folder() -> Path:
-    """Where the kernels are: inside an installed package, beside the package in a checkout. Nowhere
-    is a UsageError."""
+    """The folder of kernels: in the package if it is installed, next to it in a checkout. Raises
+    UsageError if there is none."""
     for folder in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels"):
         if folder.is_dir():
             return folder
@@ -213,22 +214,23 @@ def kernels_folder() -> Path:
 
 
 def kernel_files(folder: Path) -> list[Path]:
-    """The kernels of a folder, in it and one below, in the order of their paths."""
-    found = [*folder.glob("*.cu"), *folder.glob("*/*.cu")]
-    return sorted(path for path in found if path.parent != folder / EXCHANGES)
+    """The kernel files in a folder and in its subfolders, sorted by path."""
+    files = [*folder.glob("*.cu"), *folder.glob("*/*.cu")]
+    return sorted(path for path in files if path.parent != folder / EXCHANGES)
 
 
 def steps_of(kernels: Mapping[str, Kernel]) -> dict[str | None, list[Kernel]]:
-    """The kernels that are a step from each, by its id; under None those that begin a lineage."""
-    steps: dict[str | None, list[Kernel]] = {}
+    """The direct successors of each kernel, by its id; under None the kernels without
+    predecessor."""
+    successors: dict[str | None, list[Kernel]] = {}
     for kernel in kernels.values():
-        steps.setdefault(kernel.after, []).append(kernel)
-    return steps
+        successors.setdefault(kernel.after, []).append(kernel)
+    return successors
 
 
-def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """Each kernel behind the one that it is a step from: a lineage is followed to its end before
-    its branches, first within its family, then by name."""
+def _sort_by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """The kernels in depth-first order of lineages, so that each follows its predecessor. Those of
+    the same family come first, then by name. Raises UsageError for a circular lineage."""
     steps = steps_of(kernels)
     ordered: dict[str, Kernel] = {}
 
@@ -248,10 +250,10 @@ def _by_lineage(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
 
 
 def load_registry(extra: Sequence[Path] = ()) -> Registry:
-    """Read every kernel and suite; `extra` folders hold a user's own, one level deep or flat.
+    """Load all kernels and suites, also those in the user's folders `extra` and their subfolders.
 
-    What is no folder, a file that does not load, two kernels of one name, and a header or suite
-    that names a kernel which is not there are UsageErrors.
+    Raises UsageError for a missing folder, an invalid file, two kernels of the same name, and a
+    predecessor or a kernel of a suite that does not exist.
     """
     kernels: dict[str, Kernel] = {}
     suites: dict[str, Suite] = {}
@@ -274,4 +276,4 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
         for row in suite.rows:
             if row.kernel not in kernels:
                 raise UsageError(f"suite {suite.id}: {row.name}: no kernel {row.kernel!r}")
-    return Registry(_by_lineage(kernels), suites)
+    return Registry(_sort_by_lineage(kernels), suites)

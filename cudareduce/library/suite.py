@@ -1,4 +1,4 @@
-"""A published experiment: its versions in their order, under their author's names."""
+"""Loads suites: published experiments, with kernels in the author's order and naming."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.errors import UsageError
-from cudareduce.library.header import BLOCKS
+from cudareduce.library.front_matter import BLOCKS
 from cudareduce.library.toml import BadToml, line_of, parse, quoted, unknown_key
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
@@ -18,11 +18,11 @@ from cudareduce.reduction.sizes import LARGEST
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One published version: the author's name for it and the kernel that is it.
+    """One version of a published experiment: the author's name and the id of our kernel.
 
-    `n`, `rows`, `block` and `items` stand where this version's differ from the experiment's.
-    `published` holds the author's figures (`time_us`, `gb_s`, `speedup`, `utilisation_pct`),
-    `erratum` what is wrong with the version.
+    `n`, `rows`, `block` and `items` are given if they differ from the experiment's. `published`
+    holds the author's figures (`time_us`, `gb_s`, `speedup`, `utilisation_pct`); `erratum` is the
+    description of an error in the published version.
     """
 
     name: str
@@ -37,7 +37,7 @@ class SuiteRow:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One published experiment; `experiment` holds its sizes, block, inputs and timed region."""
+    """A published experiment; `experiment` holds its sizes, block size, inputs and timed region."""
 
     id: str
     title: str
@@ -46,7 +46,7 @@ class Suite:
     experiment: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: What a value must be: in words, and whether one is so.
+#: A rule for values: its description, and a test.
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
@@ -64,12 +64,12 @@ def _one_of(words: Iterable[object]) -> _Rule:
 def _list_of(rule: _Rule) -> _Rule:
     words, good = rule
     return (
-        f"a list, not empty, each {words}",
+        f"a non-empty list, each {words}",
         lambda value: isinstance(value, list) and bool(value) and all(map(good, value)),
     )
 
 
-_TEXT: _Rule = "a text, not empty", lambda value: isinstance(value, str) and bool(value.strip())
+_TEXT: _Rule = "a non-empty text", lambda value: isinstance(value, str) and bool(value.strip())
 _FIGURE: _Rule = (
     "a number from 1e-9 to 1e15",
     lambda v: type(v) in (int, float) and 1e-9 <= v <= 1e15,
@@ -90,14 +90,14 @@ _PUBLISHED = dict.fromkeys(("time_us", "gb_s", "speedup", "utilisation_pct"), _F
 
 
 def load_suite(path: Path) -> Suite:
-    """Read one suite file. One that cannot be read, is not TOML, misses a key, or holds what is not
-    known is a UsageError that names the file and the key."""
+    """Load a suite file. Raises UsageError with file and key if it cannot be read, is not TOML,
+    lacks a required key, or has an unknown key or invalid value."""
     try:
         text = path.read_text(encoding="utf-8")
         data = parse(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}; mend the suite or move it") from None
+        raise UsageError(f"cannot read {path}: {reason}; correct or remove the suite") from None
     except BadToml as error:
         raise UsageError(f"{path}:{error.line}: the suite is not valid TOML: {error}") from None
     problem = next(_problems(data), None)
@@ -111,26 +111,27 @@ def load_suite(path: Path) -> Suite:
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where something is wrong, and what; each stands only where there is none before it."""
+    """The errors of a suite: key and message. Only the first is reliable, since the checks after it
+    assume that it does not occur."""
     rows = data.get("row")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         yield "row", "a suite has a table [[row]] for each published version"
         return
     about = {key: value for key, value in data.items() if key != "row"}
-    yield from _misfits("", about, _EXPERIMENT, ("title", "source", "op", "dtype"))
+    yield from _invalid_values("", about, _EXPERIMENT, ("title", "source", "op", "dtype"))
     names: set[str] = set()
     for number, row in enumerate(rows, 1):
         place = f"row {number}: "
-        yield from _misfits(place, row, _ROW, ("name", "kernel"))
-        yield from _misfits(f"{place}published: ", row.get("published", {}), _PUBLISHED)
+        yield from _invalid_values(place, row, _ROW, ("name", "kernel"))
+        yield from _invalid_values(f"{place}published: ", row.get("published", {}), _PUBLISHED)
         if row["name"] in names:
-            yield f"{place}name", f"{quoted(row['name'])} stands there twice"
+            yield f"{place}name", f"{quoted(row['name'])} is used twice"
         names.add(row["name"])
         if "time_us" in row.get("published", {}) and not {"gpu", "gpu_peak_gb_s"} <= set(data):
-            yield f"{place}published", "a time is shown with the card's gpu and gpu_peak_gb_s"
+            yield f"{place}published", "time_us requires the keys gpu and gpu_peak_gb_s"
 
 
-def _misfits(
+def _invalid_values(
     place: str, values: Mapping[str, Any], rules: Mapping[str, _Rule], needed: Iterable[str] = ()
 ) -> Iterator[tuple[str, str]]:
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""TOML files of people: with a byte order mark, and with values of any kind and length."""
+"""Parses TOML written by users, with the line number of each error, and quotes values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from difflib import get_close_matches
 from typing import Any
 
 _ERROR_LINE = re.compile(r"\(at line (\d+), column \d+\)")
-#: Python reads no longer decimal numbers than of 4300 digits.
+#: Python refuses to parse decimal numbers of more than 4300 digits.
 _LONG_NUMBER = re.compile(r"\d[\d_]{4299,}")
-#: A value that is shown in an error is cut after this many characters.
+#: Error messages show this many characters of a value.
 _SHOWN = 60
 
 
 class BadToml(ValueError):
-    """Why a text is not TOML, and on which of its lines, counted from 1."""
+    """A text is not valid TOML; `line` is counted from 1."""
 
-    def __init__(self, why: str, line: int) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
         self.line = line
 
 
@@ -33,14 +33,14 @@ def parse(text: str) -> dict[str, Any]:
         raise BadToml(str(error), int(found[1]) if found else text.count("\n") + 1) from None
     except RecursionError:
         raise BadToml("it is nested too deeply", text.count("\n") + 1) from None
-    except ValueError as error:  # what Python reads no number, date or time from
+    except ValueError as error:  # invalid numbers, dates and times
         long = _LONG_NUMBER.search(text)
         why = "a number of thousands of digits" if long else str(error)
         raise BadToml(why, text.count("\n", 0, long.start() if long else None) + 1) from None
 
 
 def quoted(value: Any) -> str:
-    """A value in an error message: as Python writes it, a long one cut, a list or a table named."""
+    """A value for an error message: its repr, shortened; "a list" or "a table" for those."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) >= 10**_SHOWN:
@@ -50,7 +50,7 @@ def quoted(value: Any) -> str:
 
 
 def line_of(text: str, key: str) -> int | None:
-    """The line, counted from 1, on which a key or a table of this name first stands."""
+    """The number of the first line, counted from 1, with this key or a table of this name."""
     name = rf"[\"']?{re.escape(key)}[\"']?"
     found = re.search(rf"^\s*(?:\[+\s*{name}\s*[].]|{name}\s*[.=])", text, re.MULTILINE)
     return text.count("\n", 0, found.end()) + 1 if found else None

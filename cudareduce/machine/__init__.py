@@ -1,1 +1,1 @@
-"""The machine that is measured on: facts of its GPU, and of the host."""
+"""Properties of the GPU and of the host, as result files record them."""

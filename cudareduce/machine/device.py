@@ -1,33 +1,33 @@
-"""Facts of a device: what a result says of it, what launch shapes depend on, and its state."""
+"""Properties of a device: those in result files, those that launch shapes depend on, its state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Times between two CUDA events come in steps of this: every time measured on an H200 is a multiple
-#: of it.
+#: The resolution of times between two CUDA events: all times measured on an H200 are multiples.
 EVENT_TICK_US = 0.032
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What a launch shape depends on."""
+    """The properties of a device that launch shapes depend on."""
 
     sm_count: int
     threads_per_sm: int
 
 
-#: An H200, which a plan is made for where there is no GPU.
+#: The limits of an H200, used where there is no GPU.
 DEFAULT_LIMITS = DeviceLimits(sm_count=132, threads_per_sm=2048)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a result must say of the machine it was made on; None is unknown.
+    """The device as recorded in result files, with the fields of `schema.DEVICE_FIELDS`; None is
+    unknown.
 
-    `peak_gb_s` is theory: twice the memory clock (two transfers a cycle, as the driver reports it)
-    times the bus width. `host` is the machine's own name; where the device is the emulator, `cpu`
-    is what it runs on, and `gxx` what g++ says of its version.
+    `peak_gb_s` is the theoretical bandwidth: twice the memory clock (two transfers per cycle) times
+    the bus width. `host` is the machine's host name. On the emulator, `cpu` is the processor model
+    and `gxx` the first line of g++ --version.
     """
 
     name: str
@@ -52,12 +52,12 @@ class DeviceInfo:
 
 
 def theoretical_gb_s(memory_clock_khz: int, bus_bits: int) -> float | None:
-    """Peak bandwidth in GB/s, twice the clock times the width, from what the driver reports; None
-    where it reports 0, as on some boards."""
+    """The theoretical bandwidth in GB/s, from the clock and bus width that the driver reports; None
+    if it reports 0, as on some boards."""
     return 2 * memory_clock_khz * bus_bits / 8 / 1e6 or None
 
 
-#: Event reasons that mean less than full speed against one's will, as nvml.h numbers them.
+#: NVML's clock event reasons that are throttling, by the bits in nvml.h.
 _THROTTLES = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -69,7 +69,8 @@ _THROTTLES = {
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The state of a GPU at a moment, or over a round; None is unknown."""
+    """The state of a GPU at one moment, or over a round; None is unknown. `reasons` are the bits of
+    NVML's clock event reasons."""
 
     sm_mhz: float | None = None
     memory_mhz: float | None = None
@@ -79,5 +80,5 @@ class Conditions:
 
     @property
     def throttled(self) -> tuple[str, ...]:
-        """Why the GPU ran slower than it could, in words; empty if it did not."""
+        """The reasons why the GPU throttled its clocks, as texts; empty if it did not."""
         return tuple(text for bit, text in _THROTTLES.items() if (self.reasons or 0) & bit)

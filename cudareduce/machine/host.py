@@ -1,4 +1,4 @@
-"""The machine besides its GPU: processor, name, and what its tools say of themselves."""
+"""Properties of the host: processor, name, operating system, and versions of tools."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
-#: A compiler tells its version in a fraction of a second; one that is broken may never end.
-ANSWER_LIMIT_S = 10.0
-#: No tool has more to say of its version; a broken one may never stop talking.
+#: Time limit of `TOOL --version` in seconds: a broken tool may never end.
+VERSION_LIMIT_S = 10.0
+#: Limit of the output of `TOOL --version` in bytes: a broken tool may print without end.
 _MOST_BYTES = 64 << 10
 
 
 def user_dir(find: Callable[..., str]) -> Path:
-    """The folder of the user's that a function of platformdirs names; where there is no home, and
-    nothing in its place, a path that is not absolute."""
+    """The user's folder for this program, from a function of platformdirs such as user_cache_path.
+    Without a home directory, a relative path."""
     try:
         return Path(find("cudareduce", appauthor=False))
-    except RuntimeError:  # Path.expanduser, which found none
+    except RuntimeError:  # from Path.expanduser
         return Path("~")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a tool printed when asked for its version; `problem` says in words why that is not to be
-    relied upon."""
+class VersionOutput:
+    """The output of `TOOL --version`. `problem` is the reason why the tool does not work, None if
+    it works."""
 
     path: str
     text: str
     problem: str | None = None
 
 
-def ask(path: str, limit_s: float = ANSWER_LIMIT_S) -> Answer:
-    """Run a tool with --version; nothing that it does, or does not do, raises."""
+def run_version(path: str, limit_s: float = VERSION_LIMIT_S) -> VersionOutput:
+    """Run a tool with --version. Never raises: failures are in the result's `problem`."""
     try:
         process = subprocess.Popen(
             [path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        return Answer(path, "", f"cannot be run: {error.strerror}")
+        return VersionOutput(path, "", f"cannot be run: {error.strerror}")
 
     def end() -> None:
-        # A wrapper's own children hold the pipe open when only the wrapper is ended.
+        # Kill the process group, since children of a wrapper script would keep the pipe open.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -65,54 +65,53 @@ def ask(path: str, limit_s: float = ANSWER_LIMIT_S) -> Answer:
         code = process.wait()
         timer.cancel()
     if time.monotonic() - began >= limit_s:
-        return Answer(path, text, f"does not answer within {limit_s:g} s")
+        return VersionOutput(path, text, f"does not end within {limit_s:g} s")
     if code:
-        return Answer(path, text, f"exits with {code}")
+        return VersionOutput(path, text, f"exits with {code}")
     if not text.strip():
-        return Answer(path, text, "says nothing")
-    return Answer(path, text)
+        return VersionOutput(path, text, "prints nothing")
+    return VersionOutput(path, text)
 
 
 def installed(tool: str) -> Iterator[tuple[str, str]]:
-    """Paths and versions of a tool of the CUDA toolkit: on the PATH, then from its PyPI package,
-    which puts it where no PATH leads. One that does not work is passed over."""
+    """Paths and versions of the working copies of a CUDA toolkit program: first on PATH, then in
+    its PyPI package, whose folder is not on PATH."""
     on_path = shutil.which(tool)
     for path in [*([on_path] if on_path else []), *map(str, packaged(f"bin/{tool}"))]:
-        answer = ask(path)
-        version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.text)
-        if version and not answer.problem:
+        output = run_version(path)
+        version = re.search(r"\bV(\d+(?:\.\d+)+)", output.text)
+        if version and not output.problem:
             yield path, version[1]
 
 
 def packaged(path: str) -> list[Path]:
-    """A file of the CUDA toolkit in NVIDIA's PyPI packages, wherever they are installed."""
+    """The paths of a CUDA toolkit file in installed PyPI packages of NVIDIA."""
     package = importlib.util.find_spec("nvidia")
     folders = list(package.submodule_search_locations or ()) if package else []
-    return [found for folder in folders for found in sorted(Path(folder).glob(f"*/{path}"))]
+    return [file for folder in folders for file in sorted(Path(folder).glob(f"*/{path}"))]
 
 
 def cpu_model() -> str:
-    """The processor's name; where the kernel does not tell it, its architecture."""
+    """The processor's model name, or its architecture if /proc/cpuinfo has no name."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        named = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(\S.*)$", text, re.MULTILINE)
-        if named:
-            return " ".join(named[1].split())
+        name = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(\S.*)$", text, re.MULTILINE)
+        if name:
+            return " ".join(name[1].split())
     return platform.processor() or platform.machine() or "unknown"
 
 
 def cpu_count() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use (CPU affinity)."""
     return len(os.sched_getaffinity(0))
 
 
 def host_name() -> str:
-    """What the machine calls itself."""
     return platform.node() or "unknown"
 
 
 def system() -> str:
-    """The distribution and its kernel."""
+    """The distribution, and the version of the operating system kernel."""
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:
@@ -121,7 +120,7 @@ def system() -> str:
 
 
 def compiler_version() -> str | None:
-    """The first line that g++ says of its version; None where it is not found or does not work."""
+    """The first line of g++ --version; None if g++ is missing or does not work."""
     path = shutil.which("g++")
-    answer = ask(path) if path else None
-    return answer.text.strip().splitlines()[0] if answer and not answer.problem else None
+    output = run_version(path) if path else None
+    return output.text.strip().splitlines()[0] if output and not output.problem else None

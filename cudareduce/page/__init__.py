@@ -1,1 +1,1 @@
-"""Results as one HTML page that opens without a network: tables, charts, kernels."""
+"""Writes results as one self-contained HTML page with tables, charts and kernels."""

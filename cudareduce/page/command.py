@@ -15,7 +15,7 @@ from typing import Any
 from cudareduce import __version__
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.escapes import shown
-from cudareduce.library.kernel import diff, words
+from cudareduce.library.kernel import description, diff
 from cudareduce.library.registry import load_registry
 from cudareduce.page.content import errata, lineage, sheet
 from cudareduce.plot.figure import Figure
@@ -92,7 +92,7 @@ def _render(runs: Mapping[Path, Run]) -> str:
         sheets=list(zip(sheets, groups, strict=True)),
         compared=compared,
         registry=registry,
-        words=words,
+        description=description,
         diff=diff,
         lineage=lineage(registry),
         errata=list(errata(registry.suites.values())),
@@ -111,7 +111,7 @@ def _render(runs: Mapping[Path, Run]) -> str:
 def _chart_groups(
     figures: Mapping[str, Sequence[Figure]], charts: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The charts under each heading; appends them to `charts`, whose indices number them."""
+    """The headings with the indices of their charts; the charts are appended to `charts`."""
     groups = []
     for kind, found in figures.items():
         members = [
@@ -125,7 +125,7 @@ def _chart_groups(
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The names of the files, with their folders if two have the same name."""
+    """A name for each file: its file name, or its path if two files have the same name."""
     stems = [path.stem for path in paths]
     return [
         shown(stem if stems.count(stem) == 1 else f"{path.resolve().parent.name}/{stem}")
@@ -134,7 +134,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _packed(text: str) -> str:
-    """The text as gzip in base64, which page.js unpacks."""
+    """The text, compressed with gzip and encoded in base64; page.js decodes it."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""What the page shows: runs with their tables and charts, kernels with their lineage, errata."""
+"""The content of the page: runs with tables and charts, kernels by lineage, errata of suites."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cudareduce.report.columns import COLUMNS, label, verdict_text
 from cudareduce.report.numbers import plain_text, short_size
 from cudareduce.results.record import Record, Run
 
-#: The columns of words that begin every table. The last column is words, too.
+#: The first columns of every table, which hold words, as does the last.
 _WORDS = ("kernel", "what", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a record, its number of elements, and the kernel it links to, if any."""
+    """The table row of a record: its cells, its number of elements, and its kernel, for a link."""
 
     cells: tuple[str, ...]
     elements: int
@@ -33,8 +33,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One result file: device, protocol, table and charts. `filters` are the values of each column
-    that can be filtered; `changed` are kernels whose source differs from what was timed."""
+    """The content for one result file: device, protocol, table and charts. `filters` has the values
+    of each column that can be filtered. `changed` lists the kernels whose source has changed since
+    they were timed."""
 
     name: str
     device: tuple[tuple[str, str], ...]
@@ -54,7 +55,8 @@ class Sheet:
 
 
 def sheet(run: Run, name: str, source_hashes: Mapping[str, str]) -> Sheet:
-    """The sheet of a run under its file's name; `source_hashes` are those of today's kernels."""
+    """The content for a run; `name` is that of its file, `source_hashes` are those of the current
+    kernels, by name."""
     columns = _number_columns(run)
     rows = tuple(_row(r, columns) for r in run.records)
     header = (*_WORDS, "n", *(COLUMNS[column].heading for column in columns), "why")
@@ -122,7 +124,7 @@ def _device_facts(device: DeviceInfo) -> Iterator[tuple[str, str]]:
 
 
 def _protocol(run: Run) -> str:
-    """How the run was measured, in two sentences."""
+    """The measurement protocol of a run, in two sentences."""
     if all(r.time_us is None for r in run.records):
         return (
             "Every result was checked against NumPy. Nothing was timed, because only a GPU gives "
@@ -157,14 +159,15 @@ def _counts(records: Sequence[Record]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Kernels that follow each other one by one, and the branches that begin at the last."""
+    """A part of a lineage: a chain of kernels, each with one successor, and the branches that begin
+    at the last."""
 
     chain: tuple[Kernel, ...]
     branches: tuple[Branch, ...]
 
 
 def lineage(registry: Registry) -> tuple[Branch, ...]:
-    """The trees of steps, one for each kernel without a predecessor."""
+    """The lineages as trees, one for each kernel without a predecessor."""
     steps = steps_of(registry.kernels)
     return tuple(_branch(kernel, steps) for kernel in steps[None])
 
@@ -178,7 +181,7 @@ def _branch(kernel: Kernel, steps: Mapping[str | None, Sequence[Kernel]]) -> Bra
 
 
 def errata(suites: Iterable[Suite]) -> Iterator[tuple[Suite, tuple[str, ...]]]:
-    """The errors in each publication that has some, in sentences."""
+    """Each suite whose publication has errors, with their descriptions."""
     for suite in suites:
         rows = group_by((row for row in suite.rows if row.erratum), lambda row: row.erratum)
         named = (f"{', '.join(row.name for row in group)}: {text}" for text, group in rows.items())

@@ -21,7 +21,7 @@ from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import FileOptions, Requested
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.mapped import read_map
+from cudareduce.library.map_expression import read_map
 from cudareduce.library.registry import Choice, Registry, load_registry
 from cudareduce.machine.device import DeviceInfo, DeviceLimits
 from cudareduce.plot.command import check_image_files

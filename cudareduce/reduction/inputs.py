@@ -94,7 +94,8 @@ def is_exact(pattern: str, reduction: Reduction) -> bool:
 
 def roundings(pattern: str, reduction: Reduction, n: int, depth: int) -> int:
     """The number of roundings that the error bound of a result assumes: `depth`, the depth of the
-    summation tree, or `n` for products, whose relative errors add up over all factors."""
+    summation tree. It is `n` for products, whose relative errors add up over all factors, and for
+    patterns whose bound must hold for any summation order."""
     return n if reduction.op.name == "prod" or pattern in _IN_ANY_ORDER else depth
 
 

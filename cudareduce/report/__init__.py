@@ -1,1 +1,1 @@
-"""Results as tables: terminal, Markdown, HTML, CI services."""
+"""Renders results as tables for terminals, Markdown, HTML and CI services."""

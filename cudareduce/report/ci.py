@@ -23,7 +23,7 @@ from cudareduce.report.markdown import to_markdown
 from cudareduce.report.publish import Outputs, Texts, publish
 from cudareduce.report.section import Section
 
-#: Marks the comment, so that a workflow can find and replace it.
+#: Marks the pull request comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"
 #: Matches code, in which GitHub creates no links, and elsewhere the beginnings of links.
 _LINK = re.compile(
@@ -43,7 +43,7 @@ Places = Callable[[str], "tuple[Path, int] | None"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One verdict: `what` is the problem, `text` a description, `seconds` the time of one
+    """One verdict for CI: `what` is the problem, `text` the description, `seconds` the time of one
     reduction."""
 
     kernel: str
@@ -57,8 +57,8 @@ class Finding:
 def workflow_commands(
     findings: Sequence[Finding], places: Places, environment: Mapping[str, str]
 ) -> list[str]:
-    """Annotations of failures in the given order, one a kernel: up to ten, or nine and a
-    summary of the others."""
+    """GitHub annotations of failures, one per kernel, in the order of the findings: up to ten, or
+    nine and a summary of the others."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
     kernels = group_by((f for f in findings if f.outcome == "failed"), lambda f: f.kernel)
@@ -74,7 +74,7 @@ def workflow_commands(
 
 
 def _annotation(findings: Sequence[Finding], place: tuple[Path, int] | None, root: Path) -> str:
-    """The worst finding of a kernel, and how many more it has."""
+    """The annotation of a kernel: its first finding, and the number of further ones."""
     finding, *others = findings
     fields = {"title": f"{finding.verdict}: {finding.kernel}"}
     if place is not None:
@@ -87,7 +87,7 @@ def _annotation(findings: Sequence[Finding], place: tuple[Path, int] | None, roo
 
 
 def _escape(text: str, also: str = "") -> str:
-    """Escape a message for GitHub; `also` escapes the characters that end a property."""
+    """Escape a message for a GitHub workflow command; `also` lists further characters to escape."""
     text = lines_shown(text, "\n")
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
@@ -95,7 +95,7 @@ def _escape(text: str, also: str = "") -> str:
 
 
 def tell_ci(findings: Sequence[Finding], sections: Sequence[Section], places: Places) -> list[str]:
-    """Append to the step summary. Returns the workflow commands to print."""
+    """Append the sections to the step summary. Returns the workflow commands to print."""
     append_summary(sections, os.environ)
     return workflow_commands(findings, places, os.environ)
 
@@ -105,8 +105,8 @@ def publish_findings(
     suite: str = "cudareduce", printed: Texts | None = None, places: Places = lambda kernel: None,
     notes: Sequence[str] = (), quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Write and print verdicts, with JUnit XML, a step summary and annotations. Formats without
-    room for `notes` have them on standard error."""
+    """Write and print verdicts, with JUnit XML, a step summary and annotations. For formats that
+    cannot contain `notes`, these are printed to standard error."""
     publish(
         outputs, sections, {"junit": lambda: junit(findings, suite), **texts}, printed=printed,
         commands=tell_ci(findings, sections, places),
@@ -117,7 +117,8 @@ def publish_findings(
 
 
 def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> None:
-    """Append Markdown to the step summary, if there is one, up to its size limit."""
+    """Append the sections as Markdown to GitHub's step summary, up to its size limit; do nothing if
+    there is none."""
     name = environment.get("GITHUB_STEP_SUMMARY")
     if not name:
         return
@@ -136,8 +137,8 @@ def append_summary(found: Sequence[Section], environment: Mapping[str, str]) -> 
 
 
 def comment_of(text: str) -> str:
-    """Markdown as one comment with its marker, without links to addresses, issues and commits, cut
-    to the length limit."""
+    """Markdown as a pull request comment: with the marker, without automatic links to addresses,
+    issues and commits, and cut to the length limit."""
     text = _LINK.sub(lambda found: found[0] if found[1] else f"{found[0]}&#8203;", text)
     text = f"{MARKER}\n\n{text}"
     if len(text) <= _LONGEST_COMMENT:

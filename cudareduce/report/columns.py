@@ -1,4 +1,4 @@
-"""The columns of tables: the heading of each, and the text of its cell for a record."""
+"""The columns of tables: for each, the heading and the function that renders a record's cell."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ SOURCES = {"host": " from the host's memory", "file": " from a file"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and the function that makes a record's cell."""
+    """The heading of a column, and the function that renders the cell of a record."""
 
     heading: str
     cell: Callable[[Record], str]
 
 
 def label(record: Record) -> str:
-    """The name of a row: the published name in a suite, else the kernel's; with the engine of a
-    collective, or the transfer mode and chunk size of a streamed array."""
+    """The name of a record's row: the published name in a suite, else the kernel's name. Includes
+    the engine of a collective, or the transfer mode and chunk size of a streamed array."""
     name = record.name or record.kernel
     return f"{name} {record.engine or way_text(record)}".rstrip()
 
@@ -45,7 +45,7 @@ def way_text(record: Record) -> str:
 
 
 def full_label(record: Record) -> str:
-    """The label, with the kernel and launch shape that `auto` selected."""
+    """The label, with the kernel and launch shape that `auto` selected, if there is one."""
     if record.chosen is None or record.way:
         return label(record)
     return f"{label(record)} ({record.chosen}, {record.block} x {record.items})"
@@ -58,7 +58,7 @@ def shape_text(record: Record) -> str:
 
 
 def verdict_text(record: Record) -> str:
-    """The verdict in one or two words."""
+    """The verdict as one or two words."""
     right = "right if" if record.conditions else "right"
     return {"pass": right, "fail": "WRONG", "skip": DASH}[record.verdict]
 
@@ -69,12 +69,13 @@ def condition_text(record: Record) -> str:
 
 
 def distinct_text(record: Record) -> str:
-    """The number of distinct results over the number of launches: 1/10 is deterministic."""
+    """The number of bitwise distinct results / number of launches; 1/10 means that all ten launches
+    gave the same result."""
     return DASH if record.distinct is None else f"{record.distinct}/{record.launches}"
 
 
 def condition_notes(records: Iterable[Record]) -> list[str]:
-    """The conditions under which kernels are right, with the kernels of each."""
+    """A note for each condition under which kernels are right, with their names."""
     groups = group_by((r for r in records if r.conditions), condition_text)
     return [
         f"{', '.join(dict.fromkeys(map(full_label, group)))}: {condition}"
@@ -83,7 +84,7 @@ def condition_notes(records: Iterable[Record]) -> list[str]:
 
 
 def choice_notes(records: Iterable[Record]) -> Iterator[str]:
-    """What `auto` selected, with the sizes if it selected several."""
+    """Notes on the kernels that `auto` selected, with the sizes if it selected several."""
     for name, rows in group_by((r for r in records if r.chosen is not None), label).items():
         shapes = group_by(rows, shape_text)
         for shape, same in shapes.items():
@@ -92,7 +93,7 @@ def choice_notes(records: Iterable[Record]) -> Iterator[str]:
 
 
 def few_blocks_notes(records: Iterable[Record]) -> Iterator[str]:
-    """Kernels with fewer blocks than the requested SMs, because n is too small for more."""
+    """Notes on kernels with fewer blocks than the requested SMs, because n is too small."""
     few = [
         r
         for r in records
@@ -114,12 +115,12 @@ def _whole(value: float | None) -> str:
 
 
 def _tick(r: Record) -> float:
-    """The resolution of the event clock as a share of the time, at most 1."""
+    """The resolution of the event clock as a fraction of the time, at most 1."""
     return min(1.0, HALF_TICK_US / (r.batch or 1) / (r.time_us or 1.0))
 
 
 def _spread(r: Record) -> float | None:
-    """Half of the time's interval as a share of the time."""
+    """Half of the interval of the time, as a fraction of the time."""
     if not r.time_us or r.time_us_low is None or r.time_us_high is None:
         return None
     return max((r.time_us_high - r.time_us_low) / 2 / r.time_us, _tick(r))
@@ -137,7 +138,7 @@ def _speedup(r: Record) -> str:
 
 
 def _overhead_us(r: Record) -> float | None:
-    """The time beyond that of the local reductions alone."""
+    """The time in us beyond that of the local reductions of a sharded array."""
     if r.time_us is None or r.local_us is None or r.local_us == r.time_us:
         return None
     return r.time_us - r.local_us
@@ -192,7 +193,8 @@ COLUMNS: dict[str, Column] = {
 
 
 def timed_columns(records: Sequence[Record], more: Sequence[str]) -> list[Column]:
-    """The columns of a table of times that fit into 80 characters, and those of `more`."""
+    """The default columns of a table of times, which fit into 80 characters, and the columns named
+    in `more`."""
     timed = [r for r in records if r.time_us is not None]
     several_timings = len({r.timing for r in timed}) > 1
     names = ["kernel", "time", "rate", "peak", "ceiling", "speedup", "previous"]

@@ -1,4 +1,4 @@
-"""Sections as Markdown and HTML, and the tables inside Markdown files."""
+"""Renders sections as Markdown and HTML, and updates the tables in Markdown files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPEN = re.compile(
     r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?"
     r"(?:,\s*rows\s+(?P<rows>[^,]+?))?(?:,\s*at\s+(?P<at>[^,\s]+))?\s*-->"
 )
-#: A number within a line: a field of one record, or a field of one over that of another.
+#: The markers of a number in a Markdown line: a field of a record, or the ratio of two fields.
 _VALUE = re.compile(
     r"(?<!`)(?P<open><!--\s*cudareduce:\s*(?P<file>[^,]+?),\s*value\s+(?P<field>\w+)\s+of\s+"
     r"(?P<kernel>\S+)(?:\s+over\s+(?P<over>\S+))?(?:\s+at\s+(?P<at>\S+))?\s*-->)"
@@ -44,9 +44,9 @@ _BACKTICKS = re.compile(r"`+")
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A table in a Markdown file: the lines of its two markers, counted from 0, its result file,
-    whether it shows tables by size, all of them or the `table` of that name, and which records:
-    those of kernels that match one of the patterns `rows`, and of the size `at`."""
+    """A table in a Markdown file, between two marker lines (numbers counted from 0), and its result
+    file. It shows tables by size (all, or the one named `table`) or the usual tables. `rows` are
+    patterns of kernel names, and `at` is a size, to which the records are restricted."""
 
     first: int
     last: int
@@ -74,7 +74,7 @@ class _Block:
         return replace(run, records=tuple(kept))
 
 
-#: Makes the sections of a run.
+#: Renders a run as sections.
 Tables = Callable[[Run], list[Section]]
 
 
@@ -121,7 +121,7 @@ def _html_line(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell of a table; `**bold**` stays bold."""
+    """An HTML table cell; `**bold**` becomes bold."""
     if text.startswith("**") and text.endswith("**") and len(text) > 4:
         return f"**{_cell(text[2:-2])}**"
     return escaped(text).replace("|", "\\|")
@@ -135,17 +135,17 @@ def escaped(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A line as inline code, with more backticks around it than it contains in a row."""
+    """A line as Markdown inline code, in more backticks than the longest run that it contains."""
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     room = " " if longest else ""
     return f"{'`' * (longest + 1)}{room}{shown(text)}{room}{'`' * (longest + 1)}"
 
 
 def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
-    """The text of a Markdown file, and the same with its tables and numbers made from their
-    results. Raises UsageError for files that cannot be read, and for missing markers."""
+    """The current text of a Markdown file, and the text with tables and numbers updated from the
+    result files. Raises UsageError for unreadable files and missing markers."""
     old = _read(path)
-    lines = list(io.StringIO(old, newline=""))  # with their line ends
+    lines = list(io.StringIO(old, newline=""))  # keeps line ends
     load_once = cache(load)
     new, done = [], 0
     numbers = 0
@@ -175,7 +175,7 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
 
 
 def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str:
-    """The markers of a number with the number, with three significant digits."""
+    """The markers of a number with its current value between them, with three digits."""
     run = load(path.parent / found["file"])
 
     def field_of(kernel: str) -> float:
@@ -199,7 +199,7 @@ def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str
 
 
 def _read(path: Path) -> str:
-    """The text of a file, with its byte order mark and its line ends."""
+    """The text of a file, including its byte order mark and line ends."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for its writer
             raise UsageError(f"cannot read {path}: it is not a regular file; name a Markdown file")
@@ -211,7 +211,7 @@ def _read(path: Path) -> str:
 
 
 def _blocks(path: Path, lines: Sequence[str]) -> Iterator[_Block]:
-    """The tables, whose markers have lines to themselves."""
+    """The tables in a Markdown file. Their markers must be alone on their lines."""
     opened: tuple[int, re.Match[str]] | None = None
     for k, text in _outside_code(lines):
         if _VALUE.search(text):
@@ -233,7 +233,7 @@ def _blocks(path: Path, lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _outside_code(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines outside code blocks, counted from 0: markers in code are examples."""
+    """The lines outside code blocks with their numbers, from 0; markers in code are examples."""
     fence = ""
     for k, line in enumerate(lines):
         text = line.removeprefix("\ufeff").strip()

@@ -1,4 +1,4 @@
-"""Numbers as text, with units and without meaningless digits."""
+"""Formats numbers with units, rounded to their significant digits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def decimals(half_width: float) -> int:
 def measured_text(
     value: float | None, low: float | None, high: float | None, finest: float = 0.0
 ) -> str:
-    """A value with half of its interval, rounded to the interval's first digit: 34.82±.05. Without
-    an interval, three significant digits. `finest` is the resolution of the instrument."""
+    """A value with half of its interval, rounded to the first digit of the interval: 34.82±.05.
+    Without an interval, three significant digits. `finest` is the resolution of the measurement."""
     if value is None:
         return DASH
     if low is None or high is None:
@@ -35,18 +35,18 @@ def measured_text(
 
 
 def _with_half(value: float, half: float, places: int, sign: str = "") -> str:
-    """34.82±.05: both with the same number of decimals."""
+    """A value and its uncertainty with the same number of decimals: 34.82±.05."""
     return f"{_rounded(value, places, sign)}±{_rounded(half, places).removeprefix('0')}"
 
 
 def _rounded(value: float, places: int, sign: str = "") -> str:
-    """Round to `places` digits after the point, or before it if negative. Zero has no sign."""
+    """A value rounded to `places` decimal places; a rounded 0 has no sign."""
     rounded = round(value, places) + 0.0
     return f"{rounded:{sign if rounded else ''}.{max(0, places)}f}"
 
 
 def time_text(value: float | None, low: float | None, high: float | None) -> str:
-    """A time in us without its interval, but rounded to it."""
+    """A time in us, rounded to the precision of its interval, which is not shown."""
     if value is None:
         return DASH
     half = (high - low) / 2 if low is not None and high is not None else value * 1e-2
@@ -62,7 +62,7 @@ def ratio_text(value: float | None) -> str:
 
 
 def plain_text(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` significant digits, never with an exponent."""
+    """A number with `digits` significant digits, without an exponent."""
     if value is None:
         return DASH
     if value == 0:
@@ -72,14 +72,14 @@ def plain_text(value: float | None, digits: int = 3) -> str:
 
 
 def share_text(value: float | None, spread: float | None = None) -> str:
-    """A percentage without `%`; `spread` is half of its interval as a share of the value."""
+    """A percentage without `%`. `spread` is half of its interval as a fraction of the value."""
     if value is None:
         return DASH
     return _rounded(value, 1 if spread is None else min(1, decimals(max(value * spread, 1e-3))))
 
 
 def rate_text(value: float | None) -> str:
-    """A rate in GB/s with three digits; without decimals from 100 on."""
+    """A rate in GB/s with three significant digits; without decimals from 100 GB/s."""
     if value is None:
         return DASH
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
@@ -94,7 +94,7 @@ def bytes_text(size: float) -> str:
 
 
 def memory_text(nbytes: int) -> str:
-    """A number of bytes in the unit that needs no decimals: 64 MiB, 64 MB, 17 bytes."""
+    """A number of bytes in the largest unit that needs no decimals: 64 MiB, 64 MB, 17 bytes."""
     units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "GB": 10**9, "MB": 10**6, "kB": 10**3}
     whole = [(nbytes // scale, unit) for unit, scale in units.items() if nbytes % scale == 0]
     if not nbytes or not whole:
@@ -104,7 +104,7 @@ def memory_text(nbytes: int) -> str:
 
 
 def error_text(value: float | None) -> str:
-    """An error or a bound with two significant digits; exactly 0 is 0."""
+    """An error or error bound with two significant digits; an exact 0 is shown as 0."""
     if value is None:
         return DASH
     return "0" if value == 0 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""Write results to files and standard output."""
+"""Writes results to files and standard output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError
 from cudareduce.escapes import json_shown
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import check_writable, write_text
 
-#: The function that makes the text of each format.
+#: For each format, the function that renders it.
 Texts = Mapping[str, Callable[[], str]]
 
 
@@ -78,7 +78,7 @@ class Outputs:
 
 
 def _place(path: Path) -> Path:
-    """The path without links; unlike Path.resolve, this accepts circular links."""
+    """The path with symbolic links resolved; unlike Path.resolve, accepts circular links."""
     return Path(os.path.realpath(path))
 
 
@@ -100,9 +100,9 @@ def publish(
 ) -> None:
     """Write the requested files, then print. Raises UsageError if a file cannot be written.
 
-    `texts` make all formats but Markdown, which is made of the sections; `printed` replace them for
-    --format. `commands` are for a CI service: printed after a table, else on standard error, to
-    keep standard output in one format.
+    `texts` renders all formats except Markdown, which is rendered from the sections; `printed`
+    replaces it for --format. `commands` for a CI service are printed after a table; with other
+    formats to standard error, so that standard output has one format.
     """
     makers = {"markdown": lambda: to_markdown(sections), **texts}
     for name, path in outputs.files.items():

@@ -1,4 +1,4 @@
-"""A table with its title and notes: the form from which every output format is made."""
+"""A table with title and notes, from which every output format is rendered."""
 
 from __future__ import annotations
 

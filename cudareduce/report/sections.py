@@ -1,4 +1,4 @@
-"""The tables of a run: what was timed or verified, a section for each reduction and size.
+"""The tables of a run, with a section for each reduction and size.
 
 All output formats are made from the same sections.
 """
@@ -39,7 +39,7 @@ from cudareduce.results.record import Record, Run
 
 _Item = TypeVar("_Item")
 
-#: The tables by size of a run with libraries: a title and the column that fills the cells.
+#: The tables by size of a run with libraries: title, and the column shown in the cells.
 _LIBRARY_TABLES = {
     "us": ("us", "time"),
     "ceiling": ("% of the bandwidth of a read-only kernel", "ceiling"),
@@ -197,7 +197,7 @@ def _unaligned_section(run: Run, records: Sequence[Record]) -> Section:
 
 
 def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ...]:
-    """Indices of rows that start a new lineage; none in the table of a publication."""
+    """Indices of the rows at which a new lineage begins; none in the table of a suite."""
     above: str | None = None
     rules = []
     for k, r in enumerate(records):
@@ -209,7 +209,7 @@ def _rules(records: Sequence[Record], roots: Mapping[str, str]) -> tuple[int, ..
 
 
 def what_text(record: Record, n: int | None) -> str:
-    """The reduction in the words of titles; without a size if `n` is None."""
+    """The reduction as in titles; without a size if `n` is None."""
     of = "," if record.map else " of"
     what = f"{record.reduced}{of} {'' if n is None else f'{size_text(n)} '}{record.dtype}"
     what += SOURCES.get(record.source or "", "")
@@ -225,7 +225,7 @@ def what_text(record: Record, n: int | None) -> str:
 
 
 def skips(records: Sequence[Record]) -> list[str]:
-    """The skipped kernels of each reason."""
+    """A note for each reason why kernels were skipped, with their names."""
     skipped = [(label(r), r.reason) for r in records if r.verdict == "skip"]
     return [
         f"{names[0]}: skipped, {reason}" if len(set(names)) == 1
@@ -259,7 +259,8 @@ def _interval_notes(timed: Sequence[Record]) -> Iterator[str]:
 
 
 def _floors_text(floors: Mapping[str, float]) -> str:
-    """The floor of each timing mode; the names of the first mode's floors do not contain it."""
+    """The launch floor of each timing mode. The names of the first mode's floors do not contain the
+    mode."""
     modes: dict[str, list[str]] = {}
     for name, us in floors.items():
         what, _, mode = name.removeprefix("floor: ").partition(", ")
@@ -302,7 +303,7 @@ def _distinct_notes(timed: Sequence[Record]) -> Iterator[str]:
 
 
 def library_notes(records: Sequence[Record]) -> Iterator[str]:
-    """The version and call of each library."""
+    """Notes with the version and call of each library."""
     if any(r.context for r in records):
         yield (
             "all rows were timed in one process: compare ratios within this table only; without "
@@ -314,13 +315,13 @@ def library_notes(records: Sequence[Record]) -> Iterator[str]:
 
 
 def by_reason(pairs: Iterable[tuple[_Item, str]]) -> dict[str, list[_Item]]:
-    """The items of each reason, in the order of the first item."""
+    """The items with each reason, in the order in which reasons first occur."""
     groups = group_by(pairs, lambda pair: pair[1])
     return {reason: [item for item, _ in group] for reason, group in groups.items()}
 
 
 def listed(words: Iterable[str]) -> str:
-    """Distinct words: a, `a and b`, or with commas."""
+    """Distinct words as a list for a sentence: `a`, `a and b`, `a, b and c`."""
     distinct = list(dict.fromkeys(words))
     return " and ".join(distinct) if len(distinct) < 3 else ", ".join(distinct)
 
@@ -329,7 +330,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def verification_sections(records: Sequence[Record], title: str) -> list[Section]:
-    """The results of `verify`, one line a case, in a table for each number of SMs."""
+    """The results of `verify`: a row per case, and a table for each number of SMs."""
     return [
         _verification(group, title if sms is None else f"{title}, on {sms_text(sms)}")
         for sms, group in group_by(records, lambda r: r.sms).items()
@@ -355,8 +356,8 @@ def _verification(records: Sequence[Record], title: str) -> Section:
 
 
 def _auto_names(records: Iterable[Record]) -> dict[tuple[str, str], str]:
-    """The names of rows of `auto`, by label and launch shape: with a number if there are
-    several shapes."""
+    """The names of `auto`'s rows, by label and launch shape; numbered if there are several launch
+    shapes."""
     selected: dict[str, dict[str, None]] = {}
     for r in records:
         if r.chosen is not None:
@@ -370,7 +371,7 @@ def _auto_names(records: Iterable[Record]) -> dict[tuple[str, str], str]:
 def _remark_notes(
     remarks: Iterable[tuple[Record, str]], names: Mapping[tuple[str, str], str]
 ) -> Iterator[str]:
-    """A line for each remark with its rows; each WRONG row has its own line."""
+    """A note for each remark, with the names of its rows; WRONG rows have a note each."""
     for remark, records in by_reason(remarks).items():
         if len(records) == 1 or records[0].verdict == "fail":
             yield from (f"{full_label(r)} {r.reduced} {r.dtype}: {remark}" for r in records)
@@ -455,7 +456,7 @@ def _library_tables(
 
 
 def _cell(column: str, records: Sequence[Record]) -> Callable[[Record], str]:
-    """The function that makes a cell; the shortest time of each size is bold."""
+    """The function that renders a cell; the shortest time of each size is bold."""
     text = COLUMNS[column].cell
     best: dict[int, float] = {}
     for r in records:

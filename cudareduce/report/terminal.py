@@ -1,4 +1,4 @@
-"""Sections on standard output, fitted to the width of the terminal."""
+"""Prints sections to standard output, fitted to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-#: Rich needs a third of a millisecond for a row; longer tables are laid out without it.
+#: Tables with more rows are laid out without Rich, which takes a third of a millisecond per row.
 _LONG = 500
 #: The assumed width of a pipe, so that no table is split.
 PIPE = 1000
@@ -54,7 +54,7 @@ def coloured() -> bool:
 
 
 def _plain(section: Section) -> Iterator[str]:
-    """Lines without colour; avoids loading Rich, which takes 50 ms."""
+    """The lines of a section without colour, rendered without Rich, which takes 50 ms to import."""
     yield f"{section.title}\n"
     yield from (f"{line}\n" for line in section.head)
     for part, gap in _fitting(section, PIPE):
@@ -73,8 +73,8 @@ def _shown(section: Section) -> Section:
 
 
 def _wrapped(note: str, width: int) -> str:
-    """The note in lines as wide as the terminal. Long words stay whole, so that file names can be
-    clicked and copied."""
+    """A note wrapped to the width of the terminal. Long words are not broken, so that file names
+    can be clicked and copied."""
     return "\n".join(
         fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for line in note.split("\n")

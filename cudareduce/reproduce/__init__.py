@@ -1,1 +1,1 @@
-"""Repeats published experiments and compares with their figures."""
+"""Repeats published experiments and compares the results with the published figures."""

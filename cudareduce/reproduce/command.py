@@ -1,4 +1,4 @@
-"""`reproduce`: a published experiment as its author ran it, the published figures next to ours."""
+"""`reproduce`: repeats a published experiment and prints our figures next to the published ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cudareduce.results.store import run_texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproduceRequest:
-    """Options of `reproduce`: a suite, and how to measure what the suite leaves open."""
+    """The options of `reproduce`: the suite, and settings that the suite does not define."""
 
     suite: str
     rounds: int
@@ -35,8 +35,8 @@ class ReproduceRequest:
 
 
 def reproduce(request: ReproduceRequest) -> int:
-    """Measure every experiment of a suite and print it in its author's table; returns the exit
-    code. Raises UsageError and EnvironmentProblem."""
+    """Measure every experiment of a suite and print the author's table. Returns the exit code.
+    Raises UsageError and EnvironmentProblem."""
     registry = load_registry()
     suite = registry.suite(request.suite)
     about = suite.experiment

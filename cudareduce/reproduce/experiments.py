@@ -1,5 +1,5 @@
-"""A published experiment with its own sizes, block, inputs and timed region: its figures next to
-ours, each against the peak of the card it was measured on."""
+"""The experiments of a suite, and tables of published figures next to ours, each relative to the
+theoretical bandwidth of its own GPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from cudareduce.report.section import Section
 from cudareduce.report.sections import sections
 from cudareduce.results.record import Record, Run
 
-#: Columns of the publication: shown if it printed, or lets compute, at least one of their figures.
+#: Columns of published figures. A column is shown if a figure is published or can be derived.
 _PUBLISHED = ("(us)", "(GB/s)", "(%peak)", "(x)", "(util.)")
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Versions that share a size, `rows` of `n` elements: they are measured against each other."""
+    """The versions of a suite with the same size, `rows` rows of `n` elements, which are measured
+    in the same rounds."""
 
     n: int
     rows: int
@@ -31,7 +32,7 @@ class Experiment:
 
 
 def experiments(suite: Suite, kernels: Mapping[str, Any]) -> list[Experiment]:
-    """A suite's versions by size, in the author's order."""
+    """The versions of a suite, grouped by size, in the author's order."""
     groups: dict[tuple[int, int], list[Choice]] = {}
     about = suite.experiment
     for row in suite.rows:
@@ -55,8 +56,8 @@ def merged(suite: Suite, runs: list[Run], shares: MemoryThroughput) -> Run:
 
 
 def tables(run: Run, registry: Registry) -> list[Section]:
-    """A run's tables: the author's if it reproduces a publication, else ours. Raises UsageError if
-    it is not of the suite that it names."""
+    """The tables of a run: the author's table for a run of `reproduce`, else the usual ones. Raises
+    UsageError if the run does not match the suite that it names."""
     name = run.protocol.get("suite")
     if name is None:
         return sections(run, roots=registry.roots)
@@ -144,7 +145,8 @@ def _notes(suite: Suite, run: Run, shares: MemoryThroughput, shown: set[str]) ->
 
 
 def fastcuda_lines(run: Run) -> str:
-    """FastCuda's own `key=value` lines, but for a status that depends on the results."""
+    """The results as `key=value` lines in the format of FastCuda. Unlike there, the status depends
+    on the results."""
     lines = [f"n={run.records[0].n}", f"device={run.device.name}"]
     for r in run.records:
         version, _, what = r.kernel.removeprefix("reduce_").partition("_")

@@ -1,1 +1,1 @@
-"""Records, result files, and the tool that made them."""
+"""Records, result files and their schema, and the provenance of a result."""

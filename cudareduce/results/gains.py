@@ -14,14 +14,14 @@ from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-#: Runs of whole families that ship with the package.
+#: Result files with the runs of whole families.
 _STORED = "*/bench-*.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The speedup of a kernel over its predecessor `before`, in the same rounds on one card: the
-    median ratio with its 95 % interval (None under six rounds), and the record of the kernel."""
+    """The speedup of a kernel over its predecessor `before`, measured in the same rounds on one
+    GPU: the median ratio, its 95 % interval (None under six rounds), and the kernel's record."""
 
     kernel: str
     before: str
@@ -33,14 +33,14 @@ class Gain:
 
 
 def stored_runs() -> list[Path]:
-    """The result files that ship with the package; in a checkout those of `results/`."""
+    """The result files in the installed package, or those in `results/` in a checkout."""
     folders = (_PACKAGE / "stored", _PACKAGE.parent / "results")
     return [path for folder in folders for path in sorted(folder.glob(_STORED))]
 
 
 def gains(paths: Sequence[Path], after: Mapping[str, str | None]) -> list[Gain]:
-    """The gains in these files, newest runs first; `after` maps kernels to predecessors. Raises
-    UsageError for a file that cannot be loaded."""
+    """The gains in these result files, newest runs first. `after` maps each kernel to its
+    predecessor. Raises UsageError for a file that cannot be loaded."""
     runs = sorted((load(path) for path in paths), key=lambda run: run.created, reverse=True)
     return [gain for run in runs for gain in _of_run(run, after)]
 
@@ -76,5 +76,5 @@ def _of_problem(
 
 
 def newest(found: Iterable[Gain]) -> list[Gain]:
-    """The first gain of each kernel on each card."""
+    """The first of the gains of each kernel on each GPU model."""
     return [some[0] for some in group_by(found, lambda gain: (gain.kernel, gain.device)).values()]

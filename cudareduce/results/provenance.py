@@ -1,4 +1,4 @@
-"""Version, git revision and arguments of the tool that made a result."""
+"""The provenance of a result: version, git revision and command-line arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from cudareduce import __version__
 
-#: The folders of an absolute path: a whole argument, an option's value, or a part of a list.
+#: The folders of an absolute path that is an argument, an option's value, or an item of a list.
 _FOLDERS = re.compile(r"(?:^|(?<=[=,]))/(?:[^/,]*/)*(?=[^/,])")
 
 
@@ -21,7 +21,8 @@ def tool(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def _git() -> str | None:
-    """The revision of the checkout that runs, marked if it was changed; None outside one."""
+    """The git revision of the checkout, marked if there are uncommitted changes; None outside a
+    checkout."""
     folder = Path(__file__).resolve().parent.parent.parent
     if not (folder / ".git").exists():
         return None

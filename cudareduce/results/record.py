@@ -15,7 +15,7 @@ from cudareduce.machine.device import DeviceInfo
 
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 1
-#: The sources of a streamed array, and its transfer modes.
+#: The possible sources of a streamed array, and the transfer modes.
 SOURCES, WAYS = ("host", "file"), ("copy", "pinned", "mapped", "pageable")
 #: The kernel name of records that measure copies alone.
 COPYING = "copying"
@@ -66,7 +66,7 @@ class Record:
     discarded: int | None = None
     batch: int | None = None
     host_us: float | None = None
-    rounds_us: tuple[float | None, ...] = ()  # None: every sample of the round was lost
+    rounds_us: tuple[float | None, ...] = ()  # median of each round; None: all samples were lost
     bytes: int | None = None
     gb_s: float | None = None
     gb_s_low: float | None = None
@@ -122,34 +122,35 @@ class Record:
 
     @property
     def reduced(self) -> str:
-        """The operator with its transform, if there is one: sum of a * b."""
+        """The operator, with the transform if there is one: `sum of a * b`."""
         return f"{self.op} of {self.map}" if self.map else self.op
 
     @property
     def unbuilt(self) -> bool:
-        """Whether this is a kernel of ours that does not compile."""
+        """True if the record is of a kernel of this package that does not compile."""
         return self.cause == "unbuilt" and self.scope != "library"
 
     @property
     def collective(self) -> bool:
-        """True if `kernel` names a collective of several ranks."""
+        """True if the record is of a collective operation of several ranks."""
         return self.ranks is not None and self.block is None and self.source is None
 
     @property
     def link_gb_s(self) -> float | None:
-        """The bandwidth of the links that `pct_link` is relative to."""
+        """The link bandwidth in GB/s to which `pct_link` is relative."""
         if not self.busbw_gb_s or not self.pct_link:
             return None
         return 100 * self.busbw_gb_s / self.pct_link
 
     @property
     def bound_gb_s(self) -> float | None:
-        """The bandwidth ceiling: of a read-only kernel, or of the links for a collective."""
+        """The bandwidth ceiling in GB/s: that of a read-only kernel, or of the links for a
+        collective."""
         return self.link_gb_s if self.collective else self.ceiling_gb_s
 
     @property
     def medians_us(self) -> tuple[float, ...]:
-        """The round medians without lost rounds."""
+        """The medians of the rounds that have samples."""
         return known(self.rounds_us)
 
 

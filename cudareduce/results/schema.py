@@ -143,10 +143,8 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 def result_schema() -> dict[str, Any]:
-    """Return the schema (dialect 2020-12) of the files that `bench --json` writes.
-
-    Unknown fields are allowed, because later versions may add some.
-    """
+    """The JSON Schema (dialect 2020-12) of the files that `bench --json` writes. It allows unknown
+    fields, because later versions may add some."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cudareduce result",
@@ -166,7 +164,7 @@ def result_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as docs/result.schema.json has it."""
+    """The schema as formatted in docs/result.schema.json."""
     return json.dumps(result_schema(), indent=1) + "\n"
 
 

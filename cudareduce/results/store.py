@@ -24,7 +24,7 @@ from cudareduce.machine.device import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
 
-#: The types of numbers in JSON; true and false are no numbers.
+#: The types of JSON numbers, without bool, which is a subclass of int.
 _NUMBERS = frozenset((int, float))
 
 
@@ -37,7 +37,7 @@ def _all_texts(value: Any) -> bool:
 
 
 def _is_topology(gpus: Any) -> bool:
-    """Whether the value lists each rank's GPU: its name, address and links to the others."""
+    """True if the value is a list of GPUs, one per rank, with name, address and links."""
     kinds = {"name": (str,), "address": (str,), "pcie": (str, NoneType)}
     lists = {"ways": (str, NoneType), "reaches": (bool, NoneType)}
     return type(gpus) is list and all(
@@ -69,12 +69,12 @@ _PROTOCOL: Mapping[str, Callable[[Any], bool]] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError if a file cannot be written there; called before anything is measured."""
+    """Raise UsageError if the file cannot be written. Called before a measurement starts."""
     there = not is_missing(path)
     try:
         if there:
             path.stat()
-    except OSError as error:  # links in a circle, a name that is too long
+    except OSError as error:  # such as circular links or a too long name
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from None
     folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
     if path.is_dir():
@@ -92,10 +92,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: under a temporary name, then renamed. A link keeps pointing to its
-    target; a pipe or device is written to directly. Raises UsageError."""
+    """Write a file atomically: to a temporary file, which is then renamed. Follows symbolic links;
+    writes directly to pipes and devices. Raises UsageError."""
     place = Path(os.path.realpath(path))
-    # A name of its own for each write, also of processes in containers that share a folder.
+    # A unique name, also among containers that share the folder.
     temporary = place.with_name(f".cudareduce-{token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
@@ -114,10 +114,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def to_json(run: Run) -> str:
-    """Return a run as JSON with one record per line, so that a diff shows which have changed.
-
-    Device and record fields that are null, or not finite, are omitted; `load` fills them in.
-    """
+    """A run as JSON with one record per line, so that a diff shows the changed records. Fields that
+    are null or not finite are omitted; `load` fills them in."""
     head = {
         "schema": run.schema,
         "created": run.created,
@@ -135,7 +133,7 @@ def _compact(value: Any) -> str:
 
 
 def known_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """The values that are neither None nor infinite nor NaN."""
+    """The items whose values are not None, infinite or NaN."""
     return {key: value for key, value in _plain(values).items() if value is not None}
 
 
@@ -147,8 +145,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_csv(run: Run) -> str:
-    """The records as CSV, with one column per field. Characters that cannot be printed are
-    escaped."""
+    """The records as CSV, with one column per field. Unprintable characters are escaped."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -159,18 +156,19 @@ def to_csv(run: Run) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value as a CSV cell; a list of texts is joined."""
+    """A value as a CSV cell; lists of texts are joined."""
     value = "; ".join(value) if isinstance(value, tuple) else value
     return shown(value) if isinstance(value, str) else value
 
 
 def run_texts(run: Run) -> dict[str, Callable[[], str]]:
-    """The functions that make the texts of a run, by format."""
+    """The functions that render a run, by format."""
     return {"csv": lambda: to_csv(run), "json": lambda: to_json(run)}
 
 
 def is_missing(path: Path) -> bool:
-    """Whether there is no file. False if that cannot be found out: reading it raises the error."""
+    """True if the file does not exist. False if that cannot be determined; reading it then raises
+    the error."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -181,8 +179,7 @@ def is_missing(path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """Parse a JSON file or pipe. Raises UsageError if it is missing, cannot be read or is cut
-    short."""
+    """Parse a JSON file or pipe. Raises UsageError if it is missing, unreadable or truncated."""
     try:
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
@@ -193,23 +190,24 @@ def read_json(path: Path) -> Any:
         why = str(error)
     except RecursionError:
         why = "it is nested too deeply"
-    except ValueError:  # of the decoder, or of a number with thousands of digits
+    except ValueError:  # from the decoder, or a number with too many digits
         why = "it is not UTF-8, or has a number of thousands of digits"
     raise UsageError(f"{path} is not JSON, or is cut short: {why}; make it again")
 
 
 def load(path: Path) -> Run:
-    """Read a result file. Raises UsageError if it is missing, truncated or of another tool, or has
-    a value that is not of its field's type."""
+    """Read a result file. Raises UsageError if it is missing, truncated or not a result file, or if
+    a field has a value of the wrong type."""
     return run_of(path, read_json(path))
 
 
 def run_of(path: Path, data: Any) -> Run:
-    """The run in the parsed content of a result file. Raises UsageError as `load` does."""
+    """Convert the parsed JSON of a result file to a run. Raises UsageError as `load` does, with
+    `path` in the message."""
     if not isinstance(data, dict) or "schema" not in data or "records" not in data:
         raise UsageError(f"{path} is not a result of cudareduce: write one with bench --json")
     schema = data["schema"]
-    if type(schema) is not int:  # true and 1.0 equal 1
+    if type(schema) is not int:  # not isinstance, since true and 1.0 equal 1
         raise UsageError(f"{path}: schema is not a whole number; bench again")
     if schema != SCHEMA:
         raise UsageError(f"{path} has schema {schema}, this version reads {SCHEMA}: bench again")
@@ -219,7 +217,7 @@ def run_of(path: Path, data: Any) -> Run:
             if type(data.get(name)) is not kind:
                 raise Unfit(f"{name} is {_misfit(data.get(name), kind)}")
         for name in ("tool", "protocol"):
-            if not _finite(data[name]):  # could not be written again
+            if not _finite(data[name]):  # JSON cannot represent it
                 raise Unfit(f"{name} holds a number that is not finite")
         place = "protocol: "
         for name, fits in _PROTOCOL.items():
@@ -242,7 +240,7 @@ _Item = TypeVar("_Item")
 
 
 class Unfit(Exception):
-    """A value of a file does not have the required form; the text says what is wrong."""
+    """A value in a file has the wrong form; the message describes the error."""
 
 
 _PARTS = {"tool": dict, "device": dict, "protocol": dict, "records": list, "created": str}
@@ -260,8 +258,8 @@ def _misfit(value: Any, kind: Any) -> str:
 
 
 def parse(kind: type[_Item], found: Any) -> _Item:
-    """Make a dataclass of plain fields from a JSON object. A missing field gets its default or
-    None; unknown fields, of a newer version, are ignored. Raises Unfit."""
+    """Convert a JSON object to a dataclass. Missing fields get their default or None; unknown
+    fields, from newer versions, are ignored. Raises Unfit for values of the wrong type."""
     if type(found) is not dict:
         raise Unfit("it is not an object")
     key: Any = kind
@@ -273,7 +271,7 @@ def parse(kind: type[_Item], found: Any) -> _Item:
         types = expected.get(name)
         if types is None:
             continue
-        if type(value) not in types:  # not isinstance, for which true is a whole number
+        if type(value) not in types:  # not isinstance, for which true is an int
             value = _converted(name, value, types)
         elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
@@ -285,13 +283,13 @@ def parse(kind: type[_Item], found: Any) -> _Item:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The defaults of all fields; None for a field without one."""
+    """The default of each field of a dataclass; None for fields without one."""
     return {f.name: None if f.default is MISSING else f.default for f in fields(kind)}
 
 
 @cache
 def _required(kind: Any) -> frozenset[str]:
-    """The fields without a default that may not be None."""
+    """The fields of a dataclass that have no default and do not allow None."""
     lacking = {f.name for f in fields(kind) if f.default is MISSING}
     return frozenset(name for name in lacking if type(None) not in _types(kind)[name])
 
@@ -305,7 +303,7 @@ def _finite(values: Mapping[str, Any]) -> bool:
 
 
 def _printable(text: str) -> bool:
-    """Whether a text is valid Unicode: JSON can hold half of a surrogate pair."""
+    """True if a text is valid Unicode. JSON can contain single surrogates, which are not."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
 
 
@@ -343,9 +341,9 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
-    """Load these files. Of several, files without records, such as those of `reveal` and
-    `selftest`, are left out with a message. Raises UsageError for a damaged file, and if none is
-    left."""
+    """Load several result files. Files without records, such as those of `reveal` and `selftest`,
+    are skipped with a message if there are others. Raises UsageError for a damaged file, and if no
+    file is left."""
     found, others = {}, []
     for path in paths:
         data = read_json(path)

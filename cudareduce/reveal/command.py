@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.external.options import FileOptions
-from cudareduce.library.header import SOURCES
+from cudareduce.library.front_matter import SOURCES
 from cudareduce.library.registry import load_registry
 from cudareduce.progress import say
 from cudareduce.reduction.operators import reduction_of

@@ -20,7 +20,8 @@ from cudareduce.sweep.tables import (
     sweep_sections,
 )
 
-#: Default sizes, and the default size of a sweep over SMs, at which memory bandwidth decides.
+#: The default sizes, and the default size of a sweep over SMs, where kernels are limited by memory
+#: bandwidth.
 _SIZES, _SIZE = tuple(2**k for k in range(10, 31)), (2**28,)
 
 
@@ -39,7 +40,7 @@ def sweep(request: BenchRequest) -> int:
     if over_sms:
         run, sections = done.run, curve_sections(done.run)
     else:
-        # Kernels timed together with libraries have further times, and only those are comparable.
+        # With libraries, kernels are timed a second time, and only those times are comparable.
         with_libraries = [record for record in done.run.records if record.context]
         by_kernel = lines(with_libraries or done.run.records)
         models = [fit(line) for line in by_kernel]

@@ -1,4 +1,4 @@
-"""The tables of a sweep: times by size with the lines fitted to them, or bandwidth by SMs."""
+"""The tables of a sweep: times by size with fitted lines, or bandwidth by number of SMs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from cudareduce.report.section import Section
 from cudareduce.report.sections import listed
 from cudareduce.results.record import Record, Run
 
-#: Characters of a bar at the full ceiling.
-_FULL = 25
-#: Fewer SMs are faster if the times' intervals are apart by this: rounds of one kernel differ by
-#: 0.3 % (measured on an H200).
-_APART = 0.003
+#: Width in characters of a bar at 100 % of the ceiling.
+_BAR_WIDTH = 25
+#: Fewer SMs count as faster if the gap between the two intervals exceeds this fraction: rounds of
+#: one kernel differ by 0.3 % (measured on an H200).
+_MIN_GAP = 0.003
 
 
 def curve_sections(run: Run) -> list[Section]:
-    """A table for each problem and kind of timing: kernels with a bar for each number of SMs, then
-    libraries, which take all of them."""
+    """A table for each problem and timing mode, with a row for each kernel and number of SMs, then
+    libraries, which always use all SMs."""
     with_libraries = [r for r in run.records if r.context]
     problems = group_by(
         with_libraries or run.records,
@@ -50,8 +50,8 @@ def curve_sections(run: Run) -> list[Section]:
 
 
 def curves(records: Sequence[Record]) -> list[list[Record]]:
-    """The timed records of each kernel by the number of SMs, in the order of tables; libraries,
-    which have one record each, are last."""
+    """The timed records of each kernel, sorted by the number of SMs. Libraries, with one record
+    each, are last."""
     timed = [r for r in records if r.time_us is not None]
     first = {label(r): k for k, r in reversed(list(enumerate(timed)))}
     ordered = sorted(timed, key=lambda r: (r.sms is None, first[label(r)], r.sms or 0))
@@ -59,10 +59,11 @@ def curves(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def dips(curve: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
-    """Where more SMs are surely slower than fewer: the record, and the fastest on fewer."""
+    """Records that are significantly slower than one with fewer SMs, each with the fastest of
+    those."""
     for k, r in enumerate(curve):
         best = min(curve[:k], key=lambda s: s.time_us or 0.0, default=r)
-        if (r.time_us_low or 0.0) > (1 + _APART) * (best.time_us_high or float("inf")):
+        if (r.time_us_low or 0.0) > (1 + _MIN_GAP) * (best.time_us_high or float("inf")):
             yield r, best
 
 
@@ -76,9 +77,9 @@ def _curve_section(run: Run, records: Sequence[Record]) -> Section:
     for curve in found:
         rules += [len(rows)] * bool(rows)
         for k, r in enumerate(curve):
-            full = min(_FULL, round(_FULL * (r.pct_ceiling or 0.0) / 100))
+            full = min(_BAR_WIDTH, round(_BAR_WIDTH * (r.pct_ceiling or 0.0) / 100))
             cells = (column.cell(r) for column in columns)
-            bar = "█" * full + "░" * (_FULL - full)
+            bar = "█" * full + "░" * (_BAR_WIDTH - full)
             rows.append(("" if k else label(r), str(r.sms or "all"), *cells, bar))
     of = "," if first.map else " of"
     what = f"{first.reduced}{of} {size_text(first.n)} {first.dtype}"
@@ -111,25 +112,25 @@ def _curve_notes(records: Sequence[Record], found: Sequence[Sequence[Record]]) -
             )
 
 
-#: Fewer sizes than this leave no degree of freedom to judge a fit of two parameters.
+#: The smallest number of sizes for a fit: with two, a line of two parameters always fits.
 MIN_SIZES = 3
-#: The largest relative deviation of times from a line that holds for them.
-HOLDS = 0.01
-#: One kernel is faster than another if the whole interval of their ratio says so by this much:
+#: The largest relative deviation of times from their line.
+MAX_MISFIT = 0.01
+#: One kernel is faster than another if the interval of their ratio excludes changes below this:
 #: comparisons of a kernel with itself reach 1 % (measured on an H200).
-_SURELY = 0.02
+_MIN_CHANGE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One kernel's line T = a + V / b; lows and highs are None under six rounds.
+    """The line T = a + V / b fitted to a kernel's times T, where V is the number of bytes.
 
-    `floor_us` is the shortest time of the range. The line is that of the `sizes` from `from_n`
-    elements on: the most that all lie within HOLDS of one, else the largest MIN_SIZES;
-    `misfit_pct` is the largest deviation, which is at `misfit_n`. `a_us` is 0 where times grow
-    faster than a line does. `half_n` is the number of elements at which half of `gb_s` is reached;
-    both are None where times do not grow. An interval covers the fits to each round, and to all
-    sizes but one.
+    `floor_us` is the shortest time. The line is fitted to the largest sizes, `sizes` of them from
+    `from_n` elements on: as many as deviate from it by at most MAX_MISFIT, and at least MIN_SIZES.
+    `misfit_pct` is the largest deviation, at `misfit_n`. `a_us` is 0 if times grow faster than
+    linearly. `gb_s` is b, and `half_n` the number of elements at which half of it is reached; both
+    are None if times do not grow. Intervals (`_low`, `_high`) cover the fits to each round, and to
+    all sizes but one; they are None under six rounds.
     """
 
     kernel: str
@@ -157,8 +158,8 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """From about `n` elements on one kernel is the faster: surely at `high_n`, while it was surely
-    the slower at `low_n`, both by 2 % at least."""
+    """The size, about `n` elements, from which kernel `faster` is faster than kernel `slower`. It
+    is significantly slower at `low_n` and significantly faster at `high_n`, by at least 2 %."""
 
     faster: str
     slower: str
@@ -173,16 +174,18 @@ class Crossover:
 
 Line = Sequence[Record]
 _Line = tuple[float, float]  # a in us, 1/b in us per byte
-_Figure = tuple[float | None, float | None, float | None]  # with its interval
+_Figure = tuple[float | None, float | None, float | None]  # value, low, high
 
 
 def elements(record: Record) -> int:
-    """The size of a problem: a long array may be many rows to one kernel and one to another."""
+    """The number of elements of all rows. A warp kernel may reduce a long array as many rows, so
+    only this number is comparable between kernels."""
     return record.n * record.rows
 
 
 def lines(records: Sequence[Record]) -> list[Line]:
-    """The timed records of each kernel and kind of timing, by size, where there are enough."""
+    """The timed records of each kernel, problem and timing mode, sorted by size; those with fewer
+    than MIN_SIZES sizes are left out."""
 
     def key(r: Record) -> tuple[str, ...]:
         return *_problem(r), r.kernel, r.name or ""
@@ -195,27 +198,27 @@ def lines(records: Sequence[Record]) -> list[Line]:
 
 
 def _problem(record: Record) -> tuple[str, str, str, str]:
-    """What two times must have in common, apart from the size, to be compared."""
+    """The properties other than size that two times must share to be comparable."""
     return record.reduced, record.dtype, record.acc, record.timing
 
 
 def fit(line: Line) -> Model:
-    """Fit one kernel's times, at MIN_SIZES sizes or more: to the medians, and for the intervals to
-    each round, and to all sizes but one."""
+    """Fit a line to the median times of one kernel, at MIN_SIZES sizes or more. Intervals come from
+    fits to each round, and to all sizes but one."""
     for start in range(len(line) - MIN_SIZES + 1):
         part = line[start:]
         volumes, times = [float(r.bytes or 0) for r in part], [r.time_us or 0.0 for r in part]
-        a, slope = _fitted(volumes, times)
+        a, slope = _fit_line(volumes, times)
         misfit, misfit_n = max(
             (abs(a + slope * volume - us) / us, elements(r))
             for volume, us, r in zip(volumes, times, part, strict=True)
         )
-        if misfit <= HOLDS:
+        if misfit <= MAX_MISFIT:
             break
     rounds = zip(*(r.rounds_us for r in part), strict=False)
-    by_round = [_fitted(volumes, each) for each in rounds if all(each)]
+    by_round = [_fit_line(volumes, each) for each in rounds if all(each)]
     without_one = [
-        _fitted([*volumes[:k], *volumes[k + 1 :]], [*times[:k], *times[k + 1 :]])
+        _fit_line([*volumes[:k], *volumes[k + 1 :]], [*times[:k], *times[k + 1 :]])
         for k in range(len(part))
     ]
     element = part[-1].bytes / elements(part[-1]) if part[-1].bytes else 1.0
@@ -238,9 +241,9 @@ def fit(line: Line) -> Model:
     )  # fmt: skip
 
 
-def _fitted(volumes: Sequence[float], times: Sequence[float | None]) -> _Line:
-    """The line, neither part negative, that makes the relative errors least: times of a sweep span
-    orders of magnitude, and the short ones must count as well."""
+def _fit_line(volumes: Sequence[float], times: Sequence[float | None]) -> _Line:
+    """The least-squares line with non-negative parameters. Relative errors are minimised, since
+    times of a sweep span orders of magnitude."""
     weights = [1 / us for us in times if us]
     slopes = [volume * weight for volume, weight in zip(volumes, weights, strict=True)]
     ww, ws, ss = _dot(weights, weights), _dot(weights, slopes), _dot(slopes, slopes)
@@ -250,7 +253,7 @@ def _fitted(volumes: Sequence[float], times: Sequence[float | None]) -> _Line:
         launch, slope = (w * ss - s * ws) / determinant, (s * ww - w * ws) / determinant
         if launch >= 0 and slope >= 0:
             return launch, slope
-    # One of the two is zero: the one whose removal leaves the smaller error.
+    # One parameter is zero: the one without which the error is smaller.
     return (0.0, s / ss) if ss and s * s / ss > w * w / ww else (w / ww, 0.0)
 
 
@@ -264,8 +267,8 @@ _Ratio = tuple[float, float, float]  # low, high and median
 def _ratios(
     all_lines: Sequence[Line],
 ) -> Iterator[tuple[Line, Line, list[tuple[int, _Ratio | None]]]]:
-    """Each two lines that can be compared, with how many times slower the first is at each common
-    size. None where rounds are too few for an interval, or cannot be matched."""
+    """Each pair of comparable lines, with the ratio of their times (first over second) at each
+    common size. A ratio is None without an interval: too few rounds, or different numbers."""
     for one, other in combinations(all_lines, 2):
         if _problem(one[0]) != _problem(other[0]):
             continue
@@ -280,11 +283,11 @@ def _ratios(
 
 
 def crossovers(all_lines: Sequence[Line]) -> Iterator[Crossover]:
-    """Where one kernel overtakes another, by size; only what the rounds agree on counts."""
+    """The sizes at which one kernel becomes significantly faster than another, for all pairs."""
     for one, other, ratios in _ratios(all_lines):
         sides = [
             (n, log2(ratio[2])) for n, ratio in ratios
-            if ratio and (ratio[0] > 1 + _SURELY or ratio[1] < 1 / (1 + _SURELY))
+            if ratio and (ratio[0] > 1 + _MIN_CHANGE or ratio[1] < 1 / (1 + _MIN_CHANGE))
         ]  # fmt: skip
         for (n, before), (m, after) in pairwise(sides):
             if before * after < 0:
@@ -295,21 +298,21 @@ def crossovers(all_lines: Sequence[Line]) -> Iterator[Crossover]:
                 yield Crossover(faster, slower, *_problem(one[0]), where, n, m)
 
 
-def undecided(all_lines: Sequence[Line]) -> bool:
-    """Whether there are two times of one size whose ratio has no interval."""
+def lacks_intervals(all_lines: Sequence[Line]) -> bool:
+    """True if a ratio of two times has no interval, so that crossovers may be missing."""
     return any(ratio is None for *_, ratios in _ratios(all_lines) for _, ratio in ratios)
 
 
-#: More crossings than this are left to the JSON.
+#: Tables show at most this many crossovers; --json has all.
 _MOST_CROSSINGS = 20
-#: So many kernels next to each other fit 80 columns, each time with its interval.
-_ABREAST = 5
+#: The number of kernels per table whose times with intervals fit into 80 characters.
+_KERNELS_PER_TABLE = 5
 
 
 def sweep_sections(
     run: Run, lines: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
 ) -> list[Section]:
-    """Times by size, then the models with what they show."""
+    """The tables of times by size, then the table of fitted lines, with crossovers as notes."""
     if lines:
         return [*_time_sections(run, lines), _model_section(run, lines, models, crossed)]
     skipped = dict.fromkeys(
@@ -322,7 +325,7 @@ def sweep_sections(
 
 
 def _time_sections(run: Run, lines: Sequence[Line]) -> list[Section]:
-    """As many tables as it takes for every time to have room for its interval."""
+    """The tables of times by size, with at most _KERNELS_PER_TABLE kernels in each."""
     first, rows_asked = [line[0] for line in lines], int(run.protocol.get("rows", 1))
     title = f"{listed(r.reduced for r in first)} of {listed(r.dtype for r in first)}"
     if rows_asked != 1:
@@ -333,8 +336,8 @@ def _time_sections(run: Run, lines: Sequence[Line]) -> list[Section]:
     title += ", first pass only" * (first[0].region == "first-pass")
     sizes = sorted({elements(r) for line in lines for r in line})
     tables = []
-    for start in range(0, len(lines), _ABREAST):
-        shown = list(enumerate(lines[start : start + _ABREAST], start + 1))
+    for start in range(0, len(lines), _KERNELS_PER_TABLE):
+        shown = list(enumerate(lines[start : start + _KERNELS_PER_TABLE], start + 1))
         cells = [{elements(r): COLUMNS["time"].cell(r) for r in line} for _, line in shown]
         rows = tuple((short_size(n), *(cell.get(n, DASH) for cell in cells)) for n in sizes)
         named = ", ".join(f"{k} {label(line[0])}{_kind(run, line[0])}" for k, line in shown)
@@ -352,7 +355,7 @@ def _time_sections(run: Run, lines: Sequence[Line]) -> list[Section]:
 
 
 def _missing(run: Run) -> Iterator[str]:
-    """What has no time on the device, and at which sizes."""
+    """Notes on kernels without a device time: the reason, and the sizes."""
     found: dict[tuple[str, str], list[int]] = {}
     for r in run.records:
         if r.time_us is None and r.reason:
@@ -373,7 +376,7 @@ def _model_section(
     run: Run, lines: Sequence[Line], models: Sequence[Model], crossed: Sequence[Crossover]
 ) -> Section:
     def tick_us(record: Record) -> float:
-        """The resolution of the event clock."""
+        """The resolution of a time: half a tick of the event clock over the batch size."""
         return HALF_TICK_US / (record.batch or 1)
 
     rows = []
@@ -394,7 +397,7 @@ def _model_section(
     ]
     if len(crossed) > _MOST_CROSSINGS:
         notes.append(f"{len(crossed) - _MOST_CROSSINGS} more crossings are in the JSON")
-    if undecided(lines):
+    if lacks_intervals(lines):
         notes.append(
             "no crossover where the ratio of two times has no interval: it takes at least 6 "
             "rounds, as many of the one kernel as of the other"
@@ -416,9 +419,9 @@ def _half_text(model: Model) -> str:
 
 
 def _model_notes(models: Sequence[Model]) -> Iterator[str]:
-    """Notes on lines that do not fit or lack figures."""
+    """Notes on lines that do not fit, and on missing parameters and intervals."""
     for m in models:
-        if m.misfit_pct > 100 * HOLDS:
+        if m.misfit_pct > 100 * MAX_MISFIT:
             yield (
                 f"{m.kernel}: no {MIN_SIZES} sizes lie on a line; the last {MIN_SIZES} lie up to "
                 f"{m.misfit_pct:.0f} % off theirs, at {short_size(m.misfit_n)}: sweep to larger "
@@ -433,7 +436,7 @@ def _model_notes(models: Sequence[Model]) -> Iterator[str]:
 
 
 def crossing_text(crossing: Crossover, kind: str) -> str:
-    """Where one kernel overtakes another, in words."""
+    """A crossover as a sentence."""
     return (
         f"{crossing.faster} overtakes {crossing.slower}{kind} at about n = "
         f"2^{log2(crossing.n):.1f}, between {short_size(crossing.low_n)} and "
@@ -442,7 +445,8 @@ def crossing_text(crossing: Crossover, kind: str) -> str:
 
 
 def _kind(run: Run, of: Record | Model | Crossover) -> str:
-    """The operator, type and timing, as far as the run has several."""
+    """The operator and type, if the run has several, and the timing mode unless it is cold; in
+    brackets."""
     op = of.reduced if isinstance(of, Record) else of.op
     what = [op] * (len({r.reduced for r in run.records}) > 1)
     what += [of.dtype] * (len({r.dtype for r in run.records}) > 1)

@@ -1,4 +1,4 @@
-"""`tune`: search launch shapes, print them, and write the table that `auto` reads."""
+"""`tune`: searches for the fastest launch shapes and writes the table that `auto` reads."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from cudareduce.report.sections import by_reason
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import run_texts
-from cudareduce.tune.search import Found, Outcome, Problem, Search, entry_of, kernels_named
+from cudareduce.tune.search import Outcome, Problem, Search, SearchResult, entry_of, kernels_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """Options of `tune`: kernels, families or `auto`, and the problems, every operator on every
-    type at every size; `max_time` in seconds. `write` writes the table into the package, too."""
+    """The options of `tune`: kernels, families or `auto`, and the problems, which combine every
+    operator with every type and size. `max_time` is in seconds. `write` also writes the table into
+    the package."""
 
     kernels: tuple[str, ...]
     n: tuple[int, ...]
@@ -49,9 +50,9 @@ class TuneRequest:
 
 
 def tune(request: TuneRequest) -> int:
-    """Search, verify, time, write and print. Returns 0; 2 if no kernel takes any problem, 3 if a
-    launch shape was wrong, 4 if nothing was timed, 130 after Ctrl-C. Raises UsageError, and
-    EnvironmentProblem without a GPU."""
+    """Search, verify, time, write and print. Returns 0; 2 if no kernel supports any problem, 3 if
+    the result of a launch shape was wrong, 4 if nothing was timed, 130 after Ctrl-C. Raises
+    UsageError, and EnvironmentProblem without a GPU."""
     request.outputs.check()
     deadline, registry = Deadline(request.max_time), load_registry()
     kernels = kernels_named(request.kernels, registry, request.rows)
@@ -60,7 +61,7 @@ def tune(request: TuneRequest) -> int:
     for remark in remarks:
         say(remark, request.quiet)
 
-    found: list[Found] = []
+    found: list[SearchResult] = []
     with open_timed(spec) as backend:
         device = backend.info()
         tables = table.tables_of(device, registry.kernels)
@@ -114,8 +115,8 @@ def _problems(request: TuneRequest) -> list[Problem]:
     return problems
 
 
-def _as_json(found: Sequence[Found]) -> list[dict[str, Any]]:
-    """The outcomes for the protocol of a run."""
+def _as_json(found: Sequence[SearchResult]) -> list[dict[str, Any]]:
+    """The outcomes as JSON, for the protocol of a run."""
     return [
         {
             "name": outcome.name, "tried": each.tried, "speedup": outcome.speedup,
@@ -127,8 +128,8 @@ def _as_json(found: Sequence[Found]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _outcome_text(found: Found) -> str:
-    """The outcomes of one problem, one line each."""
+def _outcome_text(found: SearchResult) -> str:
+    """The outcomes of one problem as text, one line each."""
     problem = found.problem
     lines = [
         f"{outcome.name}: {outcome.best.name}, {_time(outcome.record)} us, "
@@ -140,8 +141,8 @@ def _outcome_text(found: Found) -> str:
     return "\n  ".join((f"{name}{rows}:", *(lines or [found.why or "interrupted"])))
 
 
-def _sections(found: Sequence[Found], device: str) -> list[Section]:
-    """One table per reduction with a row per size; notes list what was left out."""
+def _sections(found: Sequence[SearchResult], device: str) -> list[Section]:
+    """A table per reduction with a row per size and outcome."""
     groups = group_by(found, lambda each: (each.problem.reduction, each.problem.rows))
     sections = []
     for (reduction, rows), group in groups.items():
@@ -161,8 +162,8 @@ def _sections(found: Sequence[Found], device: str) -> list[Section]:
     return sections
 
 
-def _shown(found: Found) -> list[Outcome]:
-    """The outcomes, without `auto:fixed` where it equals another."""
+def _shown(found: SearchResult) -> list[Outcome]:
+    """The outcomes, without `auto:fixed` if it equals another."""
     others = [outcome.best for outcome in found.outcomes if outcome.name != AUTO_FIXED]
     return [outcome for outcome in found.outcomes
             if outcome.name != AUTO_FIXED or outcome.best not in others]  # fmt: skip
@@ -173,15 +174,16 @@ def _time(r: Record) -> str:
 
 
 def _speedup(outcome: Outcome) -> str:
-    """The speedup as text; 1 for the choice before."""
+    """The speedup as text; 1 if the current choice is kept."""
     if not outcome.gains:
         return "1"
     finest = HALF_TICK_US / (outcome.record.time_us or 1.0)
     return measured_text(outcome.speedup, outcome.speedup_low, outcome.speedup_high, finest)
 
 
-def _notes(found: Sequence[Found]) -> Iterator[str]:
-    """Notes: the meaning of the columns, problems without a gain, launch shapes left out."""
+def _notes(found: Sequence[SearchResult]) -> Iterator[str]:
+    """The notes below the tables: meaning of the columns, problems without a gain, and launch
+    shapes that were left out."""
     if any(each.outcomes for each in found):
         yield "launch shape: threads per block x items per thread, and the grid rule"
         yield "speedup: over the choice before; of a single kernel, over its default shape"

@@ -1,8 +1,9 @@
-"""Searches the fastest launch shape of a problem: successive halving, then fresh contexts.
+"""Searches for the fastest launch shape of a problem: successive halving, then fresh contexts.
 
-All candidates are measured in the same rounds; the slower half is dropped, and the rounds double.
-One CUDA context favours some buffers by 2 % on an H200, so this only selects finalists,
-which are then verified and timed as in `bench`, next to the current choice.
+All candidates are measured in the same rounds. After each measurement the slower half is dropped
+and the number of rounds doubles. Times in one CUDA context can be off by 2 % on an H200, depending
+on buffer addresses. So this selects finalists only, which are then verified and timed as in
+`bench`, together with the current choice.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cudareduce.intervals import MIN_ROUNDS, interval, known, paired
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
-from cudareduce.library.header import Grid
+from cudareduce.library.front_matter import Grid
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import AUTO, AUTO_FIXED, Choice, Registry
 from cudareduce.progress import Progress
@@ -46,20 +47,20 @@ from cudareduce.verify.result_monitor import TimedData
 #: Block sizes to try in addition to the default one; smaller ones need too many blocks per SM.
 _BLOCKS = (256, 512, 1024)
 #: Items per thread to try, as multiples of the default.
-_SHARES = (0.25, 0.5, 1, 2)
-#: Launches of a candidate in half a round: one sample of a short kernel.
+_ITEM_FACTORS = (0.25, 0.5, 1, 2)
+#: Launches of a candidate per half round: one sample of a short kernel.
 _LAUNCHES = 8
 #: The most rounds between two halvings, and the number of halvings for the progress bar.
 _MOST_ROUNDS, _HALVINGS = 4, 8
-#: How much faster a kernel can be in one context than in another: 2.1 % on an H200.
-_FAVOUR = 1.02
-#: The share of a problem's time for successive halving.
+#: The ratio by which times of a kernel differ between contexts: 2.1 % on an H200.
+_CONTEXT_SPREAD = 1.02
+#: The fraction of a problem's time limit for successive halving.
 _HALVING_SHARE = 0.4
-#: Candidates measured in fresh contexts, and rounds of that measurement.
+#: The number of finalists measured in fresh contexts, and of rounds of that measurement.
 _FINALISTS, _ROUNDS = 4, 9
-#: Elements per second at which inputs and reference results are made, and inputs per problem.
-_MADE_PER_S, _INPUTS = 1.5e8, 2
-#: How much rounds of identical kernels differ (H200, results/nvidia-h200/selftest.json).
+#: Rate in elements per second of making inputs and reference results, and the inputs per problem.
+_INPUT_ELEMENTS_PER_S, _INPUTS = 1.5e8, 2
+#: Relative spread of rounds of identical kernels (H200, results/nvidia-h200/selftest.json).
 _NOISE = 0.003
 
 
@@ -74,8 +75,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fastest case for `auto`, `auto:fixed` or a kernel (`name`), its record, the record of the
-    choice before, and the speedup over that with a 95 % interval."""
+    """The result for one `name`: `auto`, `auto:fixed` or a kernel. `best` is the fastest case and
+    `record` its time, `against` the time of the current choice, `speedup` the ratio of the two with
+    a 95 % interval."""
 
     name: str
     best: Case
@@ -87,14 +89,15 @@ class Outcome:
 
     @property
     def gains(self) -> bool:
-        """Whether the choice has changed: it is faster beyond the noise."""
+        """True if the best case is not the current choice: it is faster by more than the noise."""
         return self.record != self.against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The outcomes for one problem with their records, the reasons of candidates that are unfit or
-    wrong, and `why` there is no outcome; `refused` if no kernel takes the problem."""
+class SearchResult:
+    """The outcomes for one problem and all records. `unfit` and `wrong` give the reasons why
+    candidates cannot run or are wrong; `tried` is the number of candidates. `why` is the reason if
+    there is no outcome; `refused` is True if no kernel supports the problem."""
 
     problem: Problem
     outcomes: tuple[Outcome, ...] = ()
@@ -121,7 +124,7 @@ class Search:
     def compile(
         self, kernels: Sequence[Kernel], problems: Sequence[Problem], deadline: Deadline
     ) -> None:
-        """Compile all candidates first, so that the time of no problem is spent on it."""
+        """Compile all candidates in advance, outside the time limits of the problems."""
         plans: dict[Case, list[Plan]] = {}
         for problem in problems:
             for case in self._candidates(kernels, problem):
@@ -134,18 +137,21 @@ class Search:
         with self._phase("compiling", len(units)) as progress:
             build(self._backend, plans, progress.step, deadline)
 
-    def fastest(self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline) -> Found:
-        """The fastest cases for a problem; after Ctrl-C what was measured so far."""
+    def fastest(
+        self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline
+    ) -> SearchResult:
+        """Search for the fastest cases of a problem. After Ctrl-C, the result has what was measured
+        so far."""
         cases = self._candidates(kernels, problem)
         elements = problem.n * problem.rows
         nbytes = elements * problem.reduction.dtype.size
         why = why_too_large(nbytes * self._backend.traits.host_copies)
-        late = _INPUTS * elements / _MADE_PER_S >= deadline.left_s
+        late = _INPUTS * elements / _INPUT_ELEMENTS_PER_S >= deadline.left_s
         if not cases:
-            return Found(problem=problem, why=_why_none(kernels, problem), refused=True)
+            return SearchResult(problem=problem, why=_why_none(kernels, problem), refused=True)
         if why or late:
-            return Found(problem=problem, why=why or "--max-time leaves no time for it")
-        before = self._choices_before(kernels, problem)
+            return SearchResult(problem=problem, why=why or "--max-time leaves no time for it")
+        current = self._current_choices(kernels, problem)
         op, dtype = problem.reduction.op.name, problem.reduction.dtype.name
         title = f"timing {op} of {problem.n} {dtype}"
         title += f" x {problem.rows} rows" if problem.rows != 1 else ""
@@ -159,22 +165,22 @@ class Search:
             ):
                 finalists = _finalists(timer, cases)
         except KeyboardInterrupt:
-            return Found(problem=problem, tried=len(cases), interrupted=True)
+            return SearchResult(problem=problem, tried=len(cases), interrupted=True)
         except OutOfMemory as error:
-            return Found(problem=problem, tried=len(cases), why=str(error))
+            return SearchResult(problem=problem, tried=len(cases), why=str(error))
         if not finalists:
             why = f"--max-time leaves no time for its {counted(len(cases), 'launch shape')}"
-            return Found(problem=problem, unfit=timer.unfit, wrong=timer.wrong, why=why)
-        whole = {case.name: case for case in (*before.values(), *finalists)}
-        found = self._measured(list(whole.values()), before, problem, deadline)
-        return replace(found, unfit=timer.unfit, wrong=timer.wrong, tried=len(cases))
+            return SearchResult(problem=problem, unfit=timer.unfit, wrong=timer.wrong, why=why)
+        all_cases = {case.name: case for case in (*current.values(), *finalists)}
+        result = self._measure(list(all_cases.values()), current, problem, deadline)
+        return replace(result, unfit=timer.unfit, wrong=timer.wrong, tried=len(cases))
 
     def _candidates(self, kernels: Sequence[Kernel], problem: Problem) -> list[Case]:
         return candidates(kernels, problem.reduction, problem.n, problem.rows, self._facts)
 
-    def _choices_before(self, kernels: Sequence[Kernel], problem: Problem) -> dict[str, Case]:
-        """The cases to compare with: the current choices of `auto`, and the default shape of a
-        kernel that was named alone."""
+    def _current_choices(self, kernels: Sequence[Kernel], problem: Problem) -> dict[str, Case]:
+        """The cases to compare with, by name: the current choices of `auto` and `auto:fixed`, and
+        if a single kernel was requested, its default launch shape."""
         registry = self._registry.kernels
         found = {k.id: own_case(k, problem.reduction) for k in kernels[: len(kernels) == 1]}
         for name in (AUTO, AUTO_FIXED):
@@ -186,11 +192,12 @@ class Search:
                 found[name] = case_of(kernel, problem.reduction, *shape)
         return found
 
-    def _measured(
-        self, cases: Sequence[Case], before: Mapping[str, Case], problem: Problem,
+    def _measure(
+        self, cases: Sequence[Case], current: Mapping[str, Case], problem: Problem,
         deadline: Deadline,
-    ) -> Found:  # fmt: skip
-        """Verify and time these cases in the same rounds; compare the fastest with those before."""
+    ) -> SearchResult:  # fmt: skip
+        """Verify and time these cases in the same rounds, and compare the fastest with the current
+        choices."""
         settings = Settings(
             reductions=(problem.reduction,), sizes=(problem.n,), rows=problem.rows, rounds=_ROUNDS,
             deadline=deadline,
@@ -209,9 +216,9 @@ class Search:
         timed = {r.name: r for r in records if r.time_us is not None}
         outcomes = tuple(
             _outcome(name, case, cases, timed)
-            for name, case in before.items() if case.name in timed
+            for name, case in current.items() if case.name in timed
         )  # fmt: skip
-        return Found(
+        return SearchResult(
             problem=problem, outcomes=outcomes, records=tuple(records),
             why=None if outcomes else "no time was left to measure the best",
             interrupted=any(part.interrupted for part in parts),
@@ -219,9 +226,9 @@ class Search:
 
 
 def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[Kernel]:
-    """The kernels that kernel names, families, patterns and `auto` stand for; no names mean `auto`.
-    Raises UsageError for an unknown or external one."""
-    # For one array those of a single launch.
+    """The kernels that match these names (kernels, families, patterns or `auto`, the default).
+    Raises UsageError for an unknown name or an external kernel."""
+    # For a single array, only kernels with one launch.
     automatic = ("limit",) if rows == 1 else ("limit", "rows", "warp")
     found: dict[str, Kernel] = {}
     for name in names or (AUTO,):
@@ -245,7 +252,8 @@ def kernels_named(names: Sequence[str], registry: Registry, rows: int) -> list[K
 def candidates(
     kernels: Iterable[Kernel], reduction: Reduction, n: int, rows: int, facts: Facts
 ) -> list[Case]:
-    """Every launch shape of every kernel that takes the problem on this GPU, without duplicates."""
+    """All launch shapes, without duplicates, of the kernels that support the problem on this
+    GPU."""
     found: dict[tuple[object, ...], Case] = {}
     for kernel in kernels:
         if kernel.why_not(reduction) or kernel.shape(n, rows) != (n, rows) or not facts.run(kernel):
@@ -261,10 +269,10 @@ def candidates(
 
 
 def _shapes(kernel: Kernel, reduction: Reduction, rows: int) -> Iterator[Case]:
-    """The default launch shape of a kernel, then the others."""
+    """The default launch shape of a kernel, then the others to try."""
     own = own_case(kernel, reduction)
     yield own
-    items = dict.fromkeys(int(own.items * share) for share in _SHARES)
+    items = dict.fromkeys(int(own.items * factor) for factor in _ITEM_FACTORS)
     grids = kernel.grids[: 3 if rows == 1 else 2]
     for block in (block for block in _BLOCKS if kernel.why_not_block(block) is None):
         for count in items:
@@ -275,19 +283,19 @@ def _shapes(kernel: Kernel, reduction: Reduction, rows: int) -> Iterator[Case]:
 def case_of(
     kernel: Kernel, reduction: Reduction, block: int, items: int, grid: Grid | None = None
 ) -> Case:
-    """A kernel in a launch shape, with a name that states both."""
+    """A kernel with a launch shape. The case's name contains both."""
     kernel = replace(kernel, grid=grid or kernel.grid)
     shape = f"{kernel.id}, {block} x {items} {kernel.grid}"
     return Case(kernel, reduction, block, items, name=shape)
 
 
 def own_case(kernel: Kernel, reduction: Reduction) -> Case:
-    """A kernel in its default launch shape."""
+    """A kernel with its default launch shape."""
     return case_of(kernel, reduction, kernel.block, kernel.items_of(reduction.dtype.size))
 
 
 def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
-    """Why no kernel takes a problem."""
+    """The reason why none of the kernels supports a problem."""
     for kernel in kernels[: len(kernels) == 1]:
         why = kernel.why_not(problem.reduction) or kernel.why_not_shape(problem.n, problem.rows)
         if why:
@@ -296,8 +304,8 @@ def _why_none(kernels: Sequence[Kernel], problem: Problem) -> str:
 
 
 class CandidateTimer:
-    """Times candidates, by name, in one CUDA context. `unfit` has the reasons of those that cannot
-    be compiled or launched, `wrong` of those with a wrong result."""
+    """Times candidates in one CUDA context. By name of candidate, `unfit` gives the reason why it
+    cannot be compiled or launched, and `wrong` why its result is wrong."""
 
     def __init__(
         self, context: Context, unfit: Mapping[str, str], wrong: Mapping[str, str],
@@ -314,12 +322,12 @@ class CandidateTimer:
 
     @property
     def names(self) -> list[str]:
-        """The candidates with right results."""
+        """The names of the candidates with right results."""
         return list(self._samplers)
 
     def measure(self, names: Sequence[str], rounds: int) -> dict[str, list[float | None]]:
-        """The round medians of these candidates, each round forward and backward; incomplete once
-        time is up. The GPU is warm already."""
+        """The median time in us of each candidate in each round. A round measures all candidates in
+        order, then in reverse order. There are fewer rounds if the deadline passes."""
         found: dict[str, list[float | None]] = {}
         for _ in range(rounds):
             taken: dict[str, list[float]] = {name: [] for name in names}
@@ -341,7 +349,8 @@ def candidate_timer(
     home: TimedBackend, monitor: Monitor, problem: Problem, cases: Sequence[Case],
     deadline: Deadline, progress: Progress,
 ) -> Iterator[CandidateTimer]:  # fmt: skip
-    """A timer of these cases in a new CUDA context, on random input. Raises OutOfMemory."""
+    """Context manager for a timer of these cases in a new CUDA context, with random input. Raises
+    OutOfMemory."""
     limits, reduction = home.limits(), problem.reduction
     plans = {case: case.plan(problem.n, problem.rows, limits) for case in cases}
     data = TimedData("random", reduction, problem.n, problem.rows, 1, plans.values())
@@ -368,7 +377,7 @@ def candidate_timer(
                 wrong[name] = why
             else:
                 launches[name] = bound.run
-        _ = timer.flush  # allocates
+        _ = timer.flush  # allocates the flush buffer now
         return launches
 
     with new_context(home, monitor, set_up) as context:
@@ -376,7 +385,7 @@ def candidate_timer(
 
 
 def _why_wrong(bound: Bound, data: TimedData) -> str | None:
-    """What is wrong with the result of one launch on poisoned memory; None if it is right."""
+    """Launch once on poisoned memory, and return the error of the result; None if it is right."""
     bound.poison()
     bound.run()
     verdict = data.judged(bound.plan, bound.results(), 0)
@@ -386,13 +395,14 @@ def _why_wrong(bound: Bound, data: TimedData) -> str | None:
     return verdict.reason
 
 
-#: Returns the medians of so many rounds of these candidates. None is a round lost to a slow host, a
-#: missing candidate could not be measured, and no candidates at all mean that time is up.
+#: Measures candidates for a number of rounds and returns the median of each round by candidate.
+#: None is a round lost to a slow host. A missing candidate could not be measured; an empty result
+#: means that the deadline has passed.
 MeasureRounds = Callable[[Sequence[str], int], Mapping[str, Sequence[float | None]]]
 
 
 def _finalists(timer: CandidateTimer, cases: Sequence[Case]) -> list[Case]:
-    """The fastest candidates, with some of a fixed summation order among them."""
+    """The fastest candidates, including some with a fixed summation order."""
     by_name = {case.name: case for case in cases}
     best = successive_halving(timer.names, timer.measure, _FINALISTS)
     if all(_varies(by_name[name]) for name in best):
@@ -402,18 +412,18 @@ def _finalists(timer: CandidateTimer, cases: Sequence[Case]) -> list[Case]:
 
 
 def _varies(case: Case) -> bool:
-    """Whether the summation order varies from launch to launch."""
+    """True if the summation order of a case varies between launches."""
     return case.kernel.varies(case.reduction)
 
 
 def successive_halving(names: Sequence[str], measure: MeasureRounds, finalists: int) -> list[str]:
-    """The `finalists` fastest candidates, fastest first; fewer if the others are clearly slower or
-    could not be measured."""
+    """The fastest candidates, fastest first: at most `finalists`, without those that are clearly
+    slower than the first or could not be measured."""
     alive, rounds = list(names), 1
     taken: dict[str, list[float | None]] = {name: [] for name in names}
     while len(alive) > finalists:
         found = measure(alive, rounds)
-        if not found:  # time is up
+        if not found:  # the deadline has passed
             alive = [name for name in alive if known(taken[name])]
             break
         for name, by_round in found.items():
@@ -428,41 +438,41 @@ def successive_halving(names: Sequence[str], measure: MeasureRounds, finalists: 
 
 
 def _clearly_slower(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Whether the interval of the ratio per round exceeds what a context can favour."""
+    """True if the ratio of the times exceeds the spread between contexts, with its interval."""
     ratios = interval(paired(one, other))
-    return ratios is not None and ratios[0] > _FAVOUR
+    return ratios is not None and ratios[0] > _CONTEXT_SPREAD
 
 
 def _outcome(
-    name: str, before: Case, cases: Sequence[Case], timed: Mapping[str | None, Record]
+    name: str, current: Case, cases: Sequence[Case], timed: Mapping[str | None, Record]
 ) -> Outcome:
-    """The fastest case allowed under a name (`auto`, `auto:fixed`, or its own kernel): the one
-    before, unless another is faster beyond the noise."""
+    """The outcome for `auto`, `auto:fixed` or a kernel: the fastest of its cases if it is faster
+    than the current choice by more than the noise, else the current choice."""
     allowed = [
         case for case in cases if case.name in timed
         and (name == AUTO or (not _varies(case) if name == AUTO_FIXED else case.kernel.id == name))
     ]  # fmt: skip
     best = min(allowed, key=lambda case: timed[case.name].time_us or 0.0)
-    if not faster(timed[best.name], timed[before.name]):
-        best = before
-    ratios = paired(timed[before.name].rounds_us, timed[best.name].rounds_us)
+    if not faster(timed[best.name], timed[current.name]):
+        best = current
+    ratios = paired(timed[current.name].rounds_us, timed[best.name].rounds_us)
     low, high = interval(ratios) or (None, None)
     return Outcome(
-        name=name, best=best, record=timed[best.name], against=timed[before.name],
+        name=name, best=best, record=timed[best.name], against=timed[current.name],
         speedup=median(ratios), speedup_low=low, speedup_high=high,
     )  # fmt: skip
 
 
 def faster(one: Record, other: Record) -> bool:
-    """Whether it was faster in every round, and by more than rounds differ. A 95 % interval is too
-    weak for the best of several: of seven equals the best beats the first in all nine rounds once
-    in 85 times."""
+    """True if `one` was faster than `other` in every round, and by more than the noise of rounds. A
+    95 % interval would be too weak for the best of several candidates: of seven equal ones, the
+    best is faster than the first in all nine rounds with a probability of 1/85."""
     ratios = paired(other.rounds_us, one.rounds_us)
     return len(ratios) >= MIN_ROUNDS and min(ratios) > 1 and median(ratios) > 1 + _NOISE
 
 
 def entry_of(outcome: Outcome) -> Entry:
-    """The outcome as an entry of a table."""
+    """An outcome as an entry of the table that `auto` reads."""
     record, case = outcome.record, outcome.best
     return Entry(
         op=record.op, dtype=record.dtype, acc=record.acc, n=record.n, rows=record.rows,

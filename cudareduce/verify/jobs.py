@@ -182,7 +182,7 @@ def final_verdict(job: Job, verdict: Verdict) -> Verdict:
     undecided = verdict.outcome == "skip" or any(words in reason for words in _UNDECIDED)
     if job.optional and undecided and verdict.outcome != "pass":
         return replace(RIGHT, reason=reason, effort=verdict.effort, undecided=True)
-    return replace(verdict, reason=reason, conditions=job.prepared.case.asks.texts)
+    return replace(verdict, reason=reason, conditions=job.prepared.case.precondition.texts)
 
 
 def combined(old: Verdict, new: Verdict) -> Verdict:

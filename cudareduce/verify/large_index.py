@@ -21,7 +21,7 @@ from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.bound import KEPT, arguments
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.header import UNORDERED
+from cudareduce.library.front_matter import UNORDERED
 from cudareduce.machine.device import DeviceLimits
 from cudareduce.reduction.inputs import Array, as_numbers, as_results, stored
 from cudareduce.reduction.operators import Reduction
@@ -157,10 +157,14 @@ def large_index_test_sets(case: Case) -> Iterator[TestSet]:
     most = min(_PACKED, work)
     learned = ((2 if strides else 37) * unit, max(most // unit, 3) * unit)
     sizes = dict.fromkeys((*learned, *((border // unit + 2) * unit for border in borders)))
-    rows = case.asks.near_rows
+    rows = case.precondition.nearest_rows
     shapes = tuple((n, rows(elements // n)) if by_row else (elements, 1) for elements in sizes)
-    shapes = tuple(dict.fromkeys((n, k) for n, k in shapes if n * k <= (case.asks.most or n * k)))
-    if len(shapes) > _SMALL_SIZES and not any(case.asks.why_not(*shape) for shape in shapes):
+    shapes = tuple(
+        dict.fromkeys((n, k) for n, k in shapes if n * k <= (case.precondition.most or n * k))
+    )
+    if len(shapes) > _SMALL_SIZES and not any(
+        case.precondition.why_not(*shape) for shape in shapes
+    ):
         yield TestSet(case=case, shapes=shapes, limits=limits, level=LARGE_INDEX)
 
 

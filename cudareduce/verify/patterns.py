@@ -119,17 +119,21 @@ def _nbytes(arrays: Arrays) -> int:
 
 def inputs_for(
     reduction: Reduction, shape: Shape, tiles: Iterable[int], level: Level = "full",
-    asks: Condition = ANY_INPUT,
+    precondition: Condition = ANY_INPUT,
 ) -> list[tuple[str, int]]:  # fmt: skip
     """Pattern and misalignment of each input that verifies a shape at this level; at the least
-    level the first that decides suffices. `tiles` are the elements per block of each case, `asks`
-    the precondition of every input."""
+    level the first that decides suffices. `tiles` are the elements per block of each case. All
+    inputs satisfy the precondition."""
     n, elements = shape[0], shape[0] * shape[1]
     patterns: dict[str, None] = {}
     for tile in sorted(set(tiles)):
         patterns |= dict.fromkeys(patterns_for(reduction, n, tile if n <= SMALL else n or 1))
-    two = asks.nan != "propagate" and reduction.inputs > 1  # inf - inf would make a new NaN
-    names = [name for name in patterns if _fits(name, n, asks) and not (two and _is_infinite(name))]
+    two = precondition.nan != "propagate" and reduction.inputs > 1  # inf - inf would make a new NaN
+    names = [
+        name
+        for name in patterns
+        if _fits(name, n, precondition) and not (two and _is_infinite(name))
+    ]
     if reduction.op.expression and level != "full":
         names = names[-1:]  # the one with the least rounding, since the tolerance is inferred
     if level == "least":
@@ -140,28 +144,30 @@ def inputs_for(
     if level == "some" or elements > _IN_EVERY_WAY_UP_TO:
         offsets = [offsets[n % len(offsets)]]
     inputs = [(name, 0) for name in names]
-    if 0 < elements <= _MISALIGNED_UP_TO and not asks.aligned:
+    if 0 < elements <= _MISALIGNED_UP_TO and not precondition.aligned:
         inputs += [(names[0], offset) for offset in offsets]
         once = offsets[n % len(offsets)]
-        inputs += [(end, once) for end in end_patterns(reduction, n, once) if _fits(end, n, asks)]
+        inputs += [
+            (end, once) for end in end_patterns(reduction, n, once) if _fits(end, n, precondition)
+        ]
     return inputs
 
 
-def _fits(pattern: str, n: int, asks: Condition) -> bool:
+def _fits(pattern: str, n: int, precondition: Condition) -> bool:
     """True if a pattern of `n` elements satisfies the precondition of a kernel. An input of nothing
     but dropped NaN has no result."""
     name, _, places = pattern.partition(":")
     if name in ("nan", "-nan"):
-        return asks.nan == "propagate" or (asks.nan == "drop" and n > 1)
-    if asks.positive and name in ("-inf", "finite"):
+        return precondition.nan == "propagate" or (precondition.nan == "drop" and n > 1)
+    if precondition.positive and name in ("-inf", "finite"):
         return False
     neutral = (
-        name == "neutral" and not asks.positive
+        name == "neutral" and not precondition.positive
     )  # the identity may be the least positive number
-    if asks.bounded and (neutral or name.endswith("inf")):
+    if precondition.bounded and (neutral or name.endswith("inf")):
         return False
     infinite = neutral or (name.endswith("inf") and places.count(",") + 1 >= n)
-    return not (asks.finite and infinite)
+    return not (precondition.finite and infinite)
 
 
 def _is_infinite(pattern: str) -> bool:
@@ -182,8 +188,11 @@ def runs(plan: Plan, level: Level, only: str | None, *, schedules: int) -> int:
     if level == "least":
         return 1
     problem = plan.problem
-    shape, asks = (problem.n, problem.rows), plan.kernel.asks
-    names = [name for name, _ in inputs_for(problem.reduction, shape, tiles_of(plan), level, asks)]
+    shape, precondition = (problem.n, problem.rows), plan.kernel.precondition
+    names = [
+        name
+        for name, _ in inputs_for(problem.reduction, shape, tiles_of(plan), level, precondition)
+    ]
     names = [only] if only else names
     if problem.elements > EVERY_SCHEDULE_UP_TO:
         return len(names) + schedules - 1
@@ -202,6 +211,10 @@ def work(plan: Plan, level: Level, only: str | None) -> int:
     once = max(once, sum(prod(one.grid) * prod(one.block) for one in launches))
     if level == "least":
         return once
-    asks = plan.kernel.asks
-    count = 1 if only else len(inputs_for(problem.reduction, shape, tiles_of(plan), level, asks))
+    precondition = plan.kernel.precondition
+    count = (
+        1
+        if only
+        else len(inputs_for(problem.reduction, shape, tiles_of(plan), level, precondition))
+    )
     return once * count * REPEATS

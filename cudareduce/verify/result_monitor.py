@@ -122,7 +122,7 @@ class TimedData:
     def _verdict(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
         shape = plan.problem.n, plan.problem.rows
         ref = self.reference(shape, number)
-        if not plan.kernel.asks.any:
+        if not plan.kernel.precondition.any:
             return judge(plan, answers, ref, self.pattern)
         self.place(number)
         used = self.elements[: shape[0] * shape[1]]

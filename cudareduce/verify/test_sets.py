@@ -130,7 +130,7 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     only one that is not small."""
     assert case.kernel.program is not None
     shapes = sorted(case.kernel.program.shapes, key=prod)
-    allowed = [shape for shape in shapes if case.asks.why_not(*shape) is None]
+    allowed = [shape for shape in shapes if case.precondition.why_not(*shape) is None]
     if most is None:
         return tuple(allowed)
     small = [shape for shape in allowed if prod(shape) <= _FEW]
@@ -262,7 +262,7 @@ def block_count_test_sets(
     small = replace(case, block=min(_blocks(case))) if any_block else case
     shapes = _arrays(small, _block_counts(small, limits), _MOST)
     if case.kernel.scope in ("rows", "warp"):
-        shapes = ((3, case.asks.near_rows(_BLOCKS_16_BITS + 1)),)
+        shapes = ((3, case.precondition.nearest_rows(_BLOCKS_16_BITS + 1)),)
     if shapes:
         yield TestSet(case=small, shapes=shapes, limits=limits, level="least")
 
@@ -287,13 +287,15 @@ def tile_of(case: Case) -> int:
 def _arrays(case: Case, sizes: Iterable[int], most: int | None = None) -> tuple[Shape, ...]:
     """Arrays of these sizes with up to `most` elements, in increasing order. Sizes that violate the
     precondition of a case are replaced by the nearest allowed ones."""
-    asks = case.asks
-    near = {n for size in sizes for n in asks.near(size)[-1 if size > _FEW else 0 :]}
-    if asks.multiple > 1 and near:
-        near |= {asks.multiple * k for k in (1, 2, 3, 5)}
-    some = sorted(n for n in asks.sizes or near if asks.why_not(n) is None)
+    precondition = case.precondition
+    near = {
+        n for size in sizes for n in precondition.nearest_sizes(size)[-1 if size > _FEW else 0 :]
+    }
+    if precondition.multiple > 1 and near:
+        near |= {precondition.multiple * k for k in (1, 2, 3, 5)}
+    some = sorted(n for n in precondition.sizes or near if precondition.why_not(n) is None)
     few = [n for n in some if most is None or n <= most]
-    if not few and near and (asks.sizes or asks.multiple > 1):
+    if not few and near and (precondition.sizes or precondition.multiple > 1):
         few = [n for n in some[:1] if n <= _MOST // 16]
     return tuple((n, 1) for n in few)
 
@@ -374,13 +376,17 @@ def _rows(case: Case) -> tuple[Shape, ...]:
 def _allowed_rows(case: Case, shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Rows whose lengths satisfy the precondition of a case, next to the given shapes, and the
     shortest ones."""
-    asks = case.asks
-    shapes = [(n, asks.near_rows(rows)) for n, rows in shapes]
-    if asks.multiple == 1 and not asks.sizes:
+    precondition = case.precondition
+    shapes = [(n, precondition.nearest_rows(rows)) for n, rows in shapes]
+    if precondition.multiple == 1 and not precondition.sizes:
         return tuple(dict.fromkeys(shapes))
-    lengths = asks.sizes or tuple(asks.multiple * k for k in (1, 2, 3))
-    near = () if asks.sizes else ((asks.near(n)[-1], rows) for n, rows in shapes)
-    found = dict.fromkeys((*((n, asks.near_rows(3)) for n in lengths), *near))
+    lengths = precondition.sizes or tuple(precondition.multiple * k for k in (1, 2, 3))
+    near = (
+        ()
+        if precondition.sizes
+        else ((precondition.nearest_sizes(n)[-1], rows) for n, rows in shapes)
+    )
+    found = dict.fromkeys((*((n, precondition.nearest_rows(3)) for n in lengths), *near))
     return tuple((n, rows) for n, rows in found if n * rows <= _MOST)
 
 

@@ -120,9 +120,16 @@ def _verify_replaced_input(
     the same first, middle and last elements: a kernel may recognise its input by these."""
     problem = ready.plan.problem
     reduction, n, rows = problem.reduction, problem.n, problem.rows
-    asks = ready.case.asks
+    precondition = ready.case.precondition
     old, new = (
-        Input("random", n, rows, seed + k * _SEED_STEP, positive=asks.positive, any=asks.any)
+        Input(
+            "random",
+            n,
+            rows,
+            seed + k * _SEED_STEP,
+            positive=precondition.positive,
+            any=precondition.any,
+        )
         for k in (0, 1)
     )
     data, ref = inputs.of(old, reduction)
@@ -144,7 +151,7 @@ def _verify_replaced_input(
             backend.write(buffer, array)
         bound.poison()
         ref = reference(reduction, other[0], rows, *other[1:])
-        if asks.any:
+        if precondition.any:
             ref = with_elements(ref, reduction, other[0], rows)
         given = _DeviceInput(new, other, ref, buffers)
         second, _ = _run_once(bound, given, way)
@@ -248,14 +255,14 @@ def _inputs(
     """The inputs of one shape for cases of one reduction with the same precondition."""
     reduction = alike[0].case.reduction
     tiles = [tile for one in alike for tile in tiles_of(one.plan)]
-    asks = alike[0].case.asks
-    chosen = [(only, 0)] if only else inputs_for(reduction, shape, tiles, level, asks)
+    precondition = alike[0].case.precondition
+    chosen = [(only, 0)] if only else inputs_for(reduction, shape, tiles, level, precondition)
     # The tolerance of a user's operator is inferred from one set of random elements.
     further = 0 if reduction.op.expression else _SEED_STEP
     return [
         Input(
-            name, *shape, seed + further * (off > 0), off, positive=asks.positive,
-            drops_nan=asks.nan == "drop", any=asks.any,
+            name, *shape, seed + further * (off > 0), off, positive=precondition.positive,
+            drops_nan=precondition.nan == "drop", any=precondition.any,
         ) for name, off in chosen
     ]  # fmt: skip
 
@@ -285,8 +292,14 @@ def verify(
             _PlannedCase(one.case, one.plans[shape], one.programs, workspaces.of(one))
             for one in prepared
         ]
-        for own, asks in dict.fromkeys((one.shape, one.case.kernel.asks) for one in ready):
-            alike = [one for one in ready if (one.shape, one.case.kernel.asks) == (own, asks)]
+        for own, precondition in dict.fromkeys(
+            (one.shape, one.case.kernel.precondition) for one in ready
+        ):
+            alike = [
+                one
+                for one in ready
+                if (one.shape, one.case.kernel.precondition) == (own, precondition)
+            ]
             given = _inputs(alike, own, seed, level, only)
             together = len(given) if own[0] * own[1] <= SMALL and level != "least" else 1
             for first in range(0, len(given), together):

@@ -73,7 +73,7 @@ def test_a_bench_on_few_sms(cudareduce: Call, gpu: FakeGpu) -> None:
     for (kernel, sms), one in records.items():
         if kernel == V7:
             assert (one["verdict"], one["cause"], one["grid"]) == ("skip", "unfit", None)
-            assert one["reason"].startswith("takes no --sms")
+            assert one["reason"].startswith("does not support --sms")
         else:
             assert (one["grid"], one["block"]) == (sms, 1024)
             assert one["gb_s"] > 0

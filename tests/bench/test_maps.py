@@ -116,7 +116,7 @@ def test_a_header_says_what_its_kernel_forms(
     assert f"sum of {mapped}" in out
     code, out, _ = cudareduce("verify", file, *ask, "--map", "a + 1")
     assert code == 2
-    assert f"forms {mapped} of its elements, and not a + 1" in out
+    assert f"reduces {mapped}, not a + 1" in out
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_a_kernel_cannot_take_is_told(cudareduce: Call) -> None:
     assert "no kernel of the package reads two arrays" in out
     code, out, _ = cudareduce(*ask, "a * b", SHAPES / "sum_of_squares.cu")
     assert code == 2
-    assert "forms a * a of its elements, and not a * b" in out
+    assert "reduces a * a, not a * b" in out
 
 
 def test_libraries_are_not_given_maps(cudareduce: Call) -> None:

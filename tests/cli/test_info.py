@@ -69,7 +69,7 @@ def test_headers_of_a_package_are_in_the_command(
         ("#!/bin/sh\nexit 1\n", 60, ": exits with 1"),
         ("#!/bin/sh\nprintf '\\033[31m\\377 9\\007'\n", 60, "[31m� 9"),
         ("#!/bin/sh\necho hello\n", 60, "unknown version"),
-        ("#!/bin/sh\nwhile :; do :; done\n", 0.1, ": does not answer within 0.1 s"),
+        ("#!/bin/sh\nwhile :; do :; done\n", 0.1, ": does not end within 0.1 s"),
     ],
 )
 def test_broken_tools(
@@ -77,8 +77,8 @@ def test_broken_tools(
     limit_s: float, said: str,
 ) -> None:  # fmt: skip
     bare(monkeypatch, tmp_path)
-    ask = host.ask
-    monkeypatch.setattr(host, "ask", lambda path: ask(path, limit_s))
+    run_version = host.run_version
+    monkeypatch.setattr(host, "run_version", lambda path: run_version(path, limit_s))
     for name in ("nvcc", "g++", "ncu"):
         tool(tmp_path / "bin", script, name)
     code, out, _ = cudareduce("info")

@@ -265,7 +265,7 @@ def test_rows(cudareduce: Call) -> None:
     assert code == 0
     tree, warp = read_result(out)["records"]
     assert tree["verdict"] == "pass"
-    assert warp["reason"] == "gives each element of a row a lane: rows of at most 32, not 100"
+    assert warp["reason"] == "has one lane per element of a row: rows of at most 32, not 100"
     code, out, _ = cudareduce(*rows, "--n", 4096)
     assert [(r["n"], r["rows"]) for r in read_result(out)["records"]] == [(4096, 1), (32, 128)]
     warp = read_result(cudareduce(*rows, "--n", 4097)[1])["records"][1]
@@ -296,11 +296,11 @@ def test_a_combination_that_a_kernel_does_not_take_is_a_skip_row(cudareduce: Cal
     assert "reduce_v4_unroll_last_warp: skipped, takes blocks of 64, 128, 256, 512, 1024" in out
     code, out, _ = cudareduce("bench", "reduce_v3_add_during_load", "--items", 4, "--n", 9, *ON_CPU)
     assert code == 2
-    assert "takes 2 items a thread, not 4" in out
+    assert "has 2 items per thread, not 4" in out
     code, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--op", "matmul", "--dtype", "int32",
                               "--n", 9, *ON_CPU)  # fmt: skip
     assert code == 2
-    assert "matmul does not commute and this kernel does not keep the order" in out
+    assert "matmul does not commute, and this kernel changes the order" in out
 
 
 def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
@@ -466,11 +466,11 @@ def test_a_size_that_a_kernel_cannot_take_is_a_remark_on_its_own_row(cudareduce:
     code, out, _ = cudareduce("verify", *names, "--n", "32,100", *ON_CPU)
     assert code == 0
     assert out.count(" right ") == 2
-    assert "reduce_warp_registers sum float32: left out: gives each element of a row a lane" in out
+    assert "reduce_warp_registers sum float32: left out: has one lane per element of a row" in out
     assert "reduce_v7_shuffle sum float32: " not in out
     code, out, _ = cudareduce("verify", "reduce_warp_registers", "--n", "100", *ON_CPU)
     assert " right " not in out
-    assert "skipped: gives each element of a row a lane" in out
+    assert "skipped: has one lane per element of a row" in out
 
 
 @pytest.mark.long

@@ -345,7 +345,7 @@ def test_a_plain_file_is_compared_with_its_revision(
     code, out, err = cudareduce(*ask)
     assert (code, "1 compared: 1 WRONG" in out) == (3, True), err
     code, _, err = cudareduce(*ask, "--compile")
-    assert (code, "plain.cu:1: no header" in err) == (2, True)
+    assert (code, "plain.cu:1: no front matter" in err) == (2, True)
 
 
 def test_a_checkout_of_another_user_is_reported_with_the_message_of_git(

@@ -146,7 +146,7 @@ def test_a_template_is_instantiated_with_the_requested_type(tmp_path: Path) -> N
 
 def test_a_kernel_without_a_length_gets_whole_blocks(tmp_path: Path) -> None:
     [kernel] = kernels_of(NO_COUNT, tmp_path)
-    assert kernel.asks.multiple == 256
+    assert kernel.precondition.multiple == 256
     assert kernel.program is not None and (1024, 1) in kernel.program.shapes
 
 
@@ -241,7 +241,7 @@ template <Number T> __global__ void sum(const T *in, T *out, int n)
 
 def test_a_constant_of_the_code_is_the_number_of_elements(tmp_path: Path) -> None:
     [kernel] = kernels_of(FIXED, tmp_path)
-    assert kernel.asks.sizes == (96,) and launches(kernel, 96) == [(1, 96)]
+    assert kernel.precondition.sizes == (96,) and launches(kernel, 96) == [(1, 96)]
 
 
 def test_a_grid_has_as_many_blocks_as_a_variable_has_elements(tmp_path: Path) -> None:

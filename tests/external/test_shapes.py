@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.preconditions import _has_cause, _size_condition
+from cudareduce.budget import Deadline
 from cudareduce.external.bare import BareKernel, command_to_copy
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import LaunchOptions
 from cudareduce.external.recorder import argument_choices
+from cudareduce.external.trial import next_deadline
 from cudareduce.launch.case import Case
 from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.operators import reduction_of
@@ -183,6 +185,11 @@ def test_a_command_to_copy_defines_a_constant_as_the_threads_of_a_block() -> Non
     options = LaunchOptions(block=128)
     command = command_to_copy(BareKernel(Path("k.cu"), function, "k"), options, error)
     assert command.endswith("-D BLOCK_SIZE=128")
+
+
+def test_of_many_kernels_the_first_get_a_third_of_the_time() -> None:
+    whole = Deadline(9, clock=lambda: 0)
+    assert [next_deadline(whole, left).left_s for left in (1, 2, 12)] == [9, 4.5, 3]
 
 
 def test_a_divisor_is_strengthened_by_further_sizes() -> None:

@@ -24,7 +24,7 @@ from cudareduce.compare.check import compare_files
 from cudareduce.compare.request import CompareRequest, Judging
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.external.device_code import read_device_file
-from cudareduce.library.header import KEYS, read_header
+from cudareduce.library.front_matter import KEYS, read_front_matter
 from cudareduce.library.kernel import load_kernel
 from cudareduce.reduction.sizes import parse_sizes
 from cudareduce.report.publish import Outputs
@@ -162,7 +162,7 @@ def take_header(data: bytes) -> None:
         path = Path(folder, "mine.cu")
         path.write_bytes(data)
         with contextlib.suppress(UsageError):
-            read_header(path, data.decode("utf-8", "replace"))
+            read_front_matter(path, data.decode("utf-8", "replace"))
         _ = load_kernel(path).entry_line
 
 

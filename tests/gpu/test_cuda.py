@@ -14,7 +14,7 @@ from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.gpu.cuda import CudaBackend
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, programs_of
-from cudareduce.library.header import UNORDERED
+from cudareduce.library.front_matter import UNORDERED
 from cudareduce.library.kernel import Kernel
 from cudareduce.library.registry import load_registry
 from cudareduce.reduction.inputs import make

@@ -9,7 +9,7 @@ from cudareduce.library.condition import ANY_INPUT, Condition
 
 def test_nothing_asked_is_nothing_said() -> None:
     assert ANY_INPUT.texts == ()
-    assert ANY_INPUT.near(33) == (33,)
+    assert ANY_INPUT.nearest_sizes(33) == (33,)
     assert ANY_INPUT.why_not(33) is None
 
 
@@ -37,7 +37,7 @@ def test_what_must_fit_is_said() -> None:
 
 @pytest.mark.parametrize(("n", "near"), [(0, (0,)), (1, (0, 4)), (4, (4,)), (1001, (1000, 1004))])
 def test_sizes_nearby(n: int, near: tuple[int, ...]) -> None:
-    assert Condition(multiple=4).near(n) == near
+    assert Condition(multiple=4).nearest_sizes(n) == near
 
 
 def test_sizes_for_which_it_does_not_hold() -> None:
@@ -51,5 +51,5 @@ def test_rows_for_which_it_does_not_hold() -> None:
     assert few.texts == ("it has at most 256 rows",)
     assert few.why_not(7, 257) == "is right if it has at most 256 rows, not 257"
     assert few.why_not(7, 256) is None
-    assert [few.near_rows(n) for n in (1, 256, 1000)] == [1, 256, 256]
-    assert ANY_INPUT.near_rows(7) == 7
+    assert [few.nearest_rows(n) for n in (1, 256, 1000)] == [1, 256, 256]
+    assert ANY_INPUT.nearest_rows(7) == 7

@@ -234,30 +234,32 @@ kernel = "reduce_v7_shuffle"
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('title = "A note"', "title = 3", ":1: title: 3 is not a text, not empty"),
+        ('title = "A note"', "title = 3", ":1: title: 3 is not a non-empty text"),
         ('source = "somebody"\n', "", ": source: this key is missing from the suite"),
         ('op = "sum"', 'op = "xor"', ":3: op: 'xor' is not one of: sum, prod"),
-        ("n = [1024]", "n = 1024", ":5: n: 1024 is not a list, not empty, each a whole number"),
-        ("n = [1024]", "n = []", ":5: n: a list is not a list, not empty"),
+        ("n = [1024]", "n = 1024", ":5: n: 1024 is not a non-empty list, each a whole number"),
+        ("n = [1024]", "n = []", ":5: n: a list is not a non-empty list"),
         ("n = [1024]", f"n = [{5000 * '9'}]", ":5: the suite is not valid TOML: a number of thous"),
         ("n = [1024]", f"rows = 0x{5000 * 'f'}", ":5: rows: a number of 20000 bits is not a whole"),
         ("block = 256", "block = 256.0", ":6: block: 256.0 is not one of: 32"),
         ("block = 256", "gpu_peak_gb_s = nan", ":6: gpu_peak_gb_s: nan is not a number from"),
         ("block = 256", "grid = 3", ":6: grid: unknown key; the keys are: rows, block"),
-        ('name = "one"', "name = true", ": row 1: name: True is not a text"),
+        ('name = "one"', "name = true", ": row 1: name: True is not a non-empty text"),
         ('name = "one"', 'name = "one"\nblok = 3', ": row 1: blok: unknown key; did you mean"),
         ('kernel = "reduce_v7_shuffle"\n', "", ": row 1: kernel: this key is missing"),
         ('name = "one"', 'name = "one"\npublished = {time_us = -1}',
          ": row 1: published: time_us: -1 is not a number from"),
         ('name = "one"', 'name = "one"\npublished = {time_us = 1}',
-         ": row 1: published: a time is shown with the card's gpu"),
+         ": row 1: published: time_us requires the keys gpu"),
         ("[[row]]", '[[row]]\nname = "one"\nkernel = "k"\n[[row]]',
-         ": row 2: name: 'one' stands there twice"),
+         ": row 2: name: 'one' is used twice"),
         ("[[row]]", "[row]", ":7: row: a suite has a table [[row]] for each"),
     ],
     ids=lambda text: text[:30],
 )  # fmt: skip
-def test_a_broken_suite(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_an_invalid_suite_is_rejected_with_its_key(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert old in SUITE
     path = tmp_path / "mine.toml"
     path.write_text(SUITE.replace(old, new))

@@ -21,21 +21,21 @@ def tool(folder: Path, script: str, name: str = "nvcc") -> Path:
     ("script", "limit_s", "problem"),
     [
         ("#!/bin/sh\nexit 1\n", 60, "exits with 1"),
-        ("#!/bin/sh\n", 60, "says nothing"),
+        ("#!/bin/sh\n", 60, "prints nothing"),
         ("\x7fELF", 60, "cannot be run: Exec format error"),
         ("#!/no/such/shell\n", 60, "cannot be run: No such file or directory"),
-        ("#!/bin/sh\nsleep 9999; echo 1\n", 0.1, "does not answer within 0.1 s"),
-        ("#!/bin/sh\ncat /dev/zero\n", 0.1, "does not answer within 0.1 s"),
+        ("#!/bin/sh\nsleep 9999; echo 1\n", 0.1, "does not end within 0.1 s"),
+        ("#!/bin/sh\ncat /dev/zero\n", 0.1, "does not end within 0.1 s"),
     ],
 )
 def test_a_broken_tool(tmp_path: Path, script: str, limit_s: float, problem: str) -> None:
-    said = host.ask(str(tool(tmp_path, script)), limit_s).problem
+    said = host.run_version(str(tool(tmp_path, script)), limit_s).problem
     # One that never stops talking ends as it finds no one who listens, or at its time limit.
     assert said == problem or ("/dev/zero" in script and said is not None)
 
 
 def test_what_is_not_text_is_read(tmp_path: Path) -> None:
-    answer = host.ask(str(tool(tmp_path, "#!/bin/sh\nprintf '\\377\\376 1.2'\n")))
+    answer = host.run_version(str(tool(tmp_path, "#!/bin/sh\nprintf '\\377\\376 1.2'\n")))
     assert (answer.text, answer.problem) == ("�� 1.2", None)
 
 

@@ -238,7 +238,7 @@ def test_a_launch_shape_and_a_map_of_ones_own(cudareduce: Call, ncu: FakeNcu) ->
         (512, None),
         (256, Map("a * a")),
     ]
-    refused = (("--block", 33, "takes blocks of 32, 64"), ("--items", 3, "takes 1 item a thread"),
+    refused = (("--block", 33, "takes blocks of 32, 64"), ("--items", 3, "has 1 item per thread"),
                ("--map", "c", "--map"))  # fmt: skip
     for option, value, words in refused:
         code, _, err = cudareduce(*ask, option, value)

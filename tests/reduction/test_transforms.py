@@ -124,7 +124,7 @@ def test_an_operator_that_does_not_commute_needs_an_ordered_kernel(
         "--identity", 0, "--dtype", "int32", "--n", 1000, "--backend", "cpu", "--quiet",
     )  # fmt: skip
     assert code == 0
-    assert "does not commute and this kernel does not keep the order" in out.replace("\n", " ")
+    assert "does not commute, and this kernel changes the order" in out.replace("\n", " ")
     assert "right" in out
 
 

@@ -19,14 +19,14 @@ from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run
 from cudareduce.sweep.tables import (
     Crossover,
-    _fitted,
+    _fit_line,
     crossing_text,
     crossovers,
     elements,
     fit,
+    lacks_intervals,
     lines,
     sweep_sections,
-    undecided,
 )
 from tests.conftest import read_result
 from tests.fake_gpu import FakeGpu, use
@@ -145,7 +145,7 @@ def test_only_lines_of_one_problem_are_compared(field: str) -> None:
     found = lines([*line("A", 6.0, 4000.0), *other])
     assert len(found) == 2
     assert list(crossovers(found)) == []
-    assert not undecided(found)
+    assert not lacks_intervals(found)
 
 
 def test_without_an_interval_nothing_overtakes() -> None:
@@ -153,14 +153,14 @@ def test_without_an_interval_nothing_overtakes() -> None:
     one = [line("A", 6.0, 4000.0, rounds=1), line("B", 3.0, 2000.0, rounds=1)]
     for found in (few, one):
         assert list(crossovers(found)) == []
-        assert undecided(found)
+        assert lacks_intervals(found)
 
 
 def test_rounds_of_unlike_number_are_not_paired() -> None:
     whole, other = line("A", 6.0, 4000.0), line("B", 3.0, 2000.0)
     lost = [replace(r, rounds_us=r.rounds_us[1:]) for r in other]
-    assert not undecided([whole, other])
-    assert undecided([whole, lost])
+    assert not lacks_intervals([whole, other])
+    assert lacks_intervals([whole, lost])
     assert list(crossovers([whole, lost])) == []
     assert fit(lost).a_us_low is not None
 
@@ -173,7 +173,7 @@ def test_lost_rounds_do_not_shift_the_pairs() -> None:
     one = [replace(r, rounds_us=(None, *r.rounds_us[1:])) for r in one]
     other = [replace(r, rounds_us=(*r.rounds_us[:-1], None)) for r in other]
     assert list(crossovers([one, other])) == []
-    assert not undecided([one, other])
+    assert not lacks_intervals([one, other])
     faster = [replace(r, rounds_us=tuple(us and 1.1 * us for us in r.rounds_us)) for r in other[3:]]
     [crossing] = crossovers([one, [*(replace(r, rounds_us=tuple(
         us and us / 1.1 for us in r.rounds_us)) for r in other[:3]), *faster]])  # fmt: skip
@@ -346,7 +346,7 @@ def test_kernels_of_rows_have_their_sizes(
     assert code == 0, out
     times = out.partition("Model")[0]
     assert re.findall(r"^ (1000|2\^\d+) ", times, re.MULTILINE) == ["1000", "2^10", "2^12", "2^14"]
-    assert "reduce_warp_registers at 1 000: gives each element of a row a lane" in times
+    assert "reduce_warp_registers at 1 000: has one lane per element of a row" in times
 
 
 @pytest.mark.parametrize(("groups", "table"), [(3, "Model"), (2, "Nothing was timed")])
@@ -402,4 +402,4 @@ def test_the_fit_is_the_nonnegative_least_squares_of_scipy(sizes: int) -> None:
         rows = [[1 / us, v / volumes[-1] / us] for v, us in zip(volumes, times, strict=True)]
         (a, b), _ = nnls(rows, [1.0] * sizes)
         expected = pytest.approx((a, b / volumes[-1]), rel=1e-7, abs=1e-9)
-        assert _fitted(volumes, times) == expected
+        assert _fit_line(volumes, times) == expected

@@ -257,7 +257,7 @@ def test_what_cannot_be_is_one_sentence(
 
 
 def test_wrong_names_are_refused_where_auto_is_no_kernel(registry: Any) -> None:
-    with pytest.raises(UsageError, match="stands for another kernel from problem to problem"):
+    with pytest.raises(UsageError, match="selects a kernel for each problem"):
         registry.choose(["auto"])
     [choice] = registry.choose(["auto"], auto=True)
     assert choice.among == tuple(registry.kernels.values())

@@ -12,7 +12,7 @@ import pytest
 
 from cudareduce.errors import NotEmulated
 from cudareduce.launch.case import Case, build
-from cudareduce.library.mapped import read_map
+from cudareduce.library.map_expression import read_map
 from cudareduce.library.registry import Registry
 from cudareduce.machine.device import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of

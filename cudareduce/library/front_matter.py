@@ -1,7 +1,7 @@
-"""The TOML header of a kernel file, checked against a closed vocabulary.
+"""Checks the front matter of kernel files: allowed keys, their values and defaults.
 
-Every word a header may use stands here, so that a misspelt one is an error which names the file,
-the line, the key and the words allowed, and never a default that was not meant.
+All keys and words are listed here. A misspelt one is an error with file, line, key and the allowed
+words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cudareduce.errors import UsageError
-from cudareduce.library.front import find_header
+from cudareduce.library.source_text import find_front_matter
 from cudareduce.library.toml import line_of, quoted, unknown_key
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
@@ -90,25 +90,25 @@ FINISHES: dict[Finish, str] = {
     "none": "there are none: one block or one warp reduces a whole row",
     "host": "the host folds them, which is not timed",
 }
-#: What combines partials in whatever order blocks end.
+#: Finishes that combine partial results in the order in which blocks end.
 UNORDERED: tuple[Finish, ...] = ("atomic", "self_reset", "one_word")
-#: What leaves to chance which block adds what.
+#: Walks in which the assignment of elements to blocks varies between launches.
 UNASSIGNED: tuple[Walk, ...] = ("tickets",)
-#: What goes by memory that outlives a launch.
+#: Finishes that need a workspace, memory whose content is kept between launches.
 _KEEPING: tuple[Finish, ...] = ("mailbox", "self_reset", "one_word")
-#: What may become of the partials of a file without a header.
+#: The finishes supported for external files.
 FOREIGN_FINISHES: tuple[Finish, ...] = ("relaunch", "relaunch_one_block", "atomic", "none", "host")
-#: Rules for how many blocks are launched of one; what each row gets of one that sums rows.
+#: Rules for the number of blocks of an external kernel; RowGrid is for kernels that reduce rows.
 RowGrid = Literal["block_per_row", "warp_per_row", "thread_per_row"]
 GridRule = Literal["cover", "fill", "per_sm"] | RowGrid
 ROW_GRIDS: tuple[RowGrid, ...] = ("block_per_row", "warp_per_row", "thread_per_row")
 GRID_RULES: tuple[GridRule, ...] = ("cover", "fill", "per_sm", *ROW_GRIDS)
-#: Whether operands keep their order.
+#: Whether the kernel combines operands in order.
 ORDERS: dict[Order, str] = {
     "any": "operands change places, so the operator must commute",
     "kept": "operands keep their order; only the brackets move",
 }
-#: How elements become operands.
+#: How elements are converted to operands.
 ELEMENTS: dict[Elements, str] = {
     "lifted": "one by one through `Op::lift`, which may apply a transform",
     "as_they_lie": "several at once as raw bits, so no transform is possible",
@@ -119,12 +119,12 @@ REQUIREMENTS = {
     "cluster": "thread block clusters",
     "inline_ptx": "inline PTX",
 }
-#: How files end that may hold kernels.
+#: File name extensions of files with kernels.
 SOURCES = (".cu", ".cuh", ".h", ".hpp")
-#: Block sizes that a header may name, in threads.
+#: The block sizes that front matter may list, in threads.
 BLOCKS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 384, 512, 544, 640, 768, 896, 1024)
 
-#: The words of the technique matrix, in its column order, with what each means.
+#: The techniques in the order of `list --techniques`, with their meanings.
 TECHNIQUES = {
     "no_divergence": "whole warps take the same branch of the tree",
     "no_bank_conflict": "neighbouring threads touch neighbouring banks",
@@ -160,26 +160,26 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "requires": tuple(REQUIREMENTS),
 }
 _TEXTS = ("title", "change", "expect", "after", "min_cc", "map")
-#: Whole numbers from 1 up to what still makes sense: CUDA has no larger blocks and grids.
+#: Keys with a whole number from 1 up to this limit, which CUDA or common sense sets.
 _COUNTS = {
     "block": 1024, "items": 1024, "vector": 1024, "items_bytes": 1024, "vector_bytes": 1024,
     "fixed_grid": 2**31 - 1, "fixed_warps": 2**16, "most": 2**63 - 1,
 }  # fmt: skip
-#: Counts in elements that a header may give in bytes instead: of any type as many as have room.
+#: Keys for counts in elements, with the keys that give the same in bytes for any type.
 _IN_BYTES = {"items": "items_bytes", "vector": "vector_bytes"}
 _CC = re.compile(r"[1-9]\d?\.\d")
-#: Lists that may be empty: what they name, a kernel may do without.
+#: Keys whose list may be empty.
 _MAY_BE_EMPTY = ("techniques", "requires")
 REQUIRED = ("title", "change", "scope", "grid", "walk", "finish", "block", "blocks")
-#: Memory that a launch is given: bytes, or so many of something in each of some places. Shared
-#: memory of a block, and global memory of a grid that outlives the launch.
+#: The size of dynamic shared memory or of the workspace as text: a number of units per thread, warp
+#: or block, such as "2 Acc a block".
 _MEMORY_WORDS = re.compile(
     r"(?:(?P<count>[1-9]\d{0,4}) )?(?P<unit>bytes|Acc|Scalar|Element)"
     r" a (?P<place>thread|warp|block)"
 )
 _PLACES = {"dynamic_shared": ("thread", "warp", "block"), "workspace": ("block",)}
 _MOST_BYTES = {"dynamic_shared": 49152, "workspace": 2**20}
-#: Every key with its meaning and default.
+#: All keys with their meaning and default, as `list` and the documentation show them.
 KEYS = {
     "title": "name in a few words",
     "change": "what differs from the predecessor",
@@ -215,24 +215,24 @@ KEYS = {
 }
 
 
-def memory_bytes(says: int | str, sizes: Mapping[str, int], places: Mapping[str, int]) -> int:
-    """Bytes of memory as a header says it; `sizes` are those of `Acc`, `Scalar` and `Element` in
-    bytes, `places` the numbers of threads, warps or blocks that share it."""
-    if isinstance(says, int):
-        return says
-    words = _MEMORY_WORDS.fullmatch(says)
-    assert words is not None  # read_header has seen it
+def memory_bytes(size: int | str, sizes: Mapping[str, int], places: Mapping[str, int]) -> int:
+    """The size in bytes of memory specified in front matter as bytes or a text. `sizes` are the
+    bytes of `Acc`, `Scalar` and `Element`, `places` the numbers of threads, warps or blocks."""
+    if isinstance(size, int):
+        return size
+    words = _MEMORY_WORDS.fullmatch(size)
+    assert words is not None  # read_front_matter has checked it
     unit = 1 if words["unit"] == "bytes" else sizes[words["unit"]]
     return int(words["count"] or 1) * unit * places[words["place"]]
 
 
-def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
-    """The checked header of a kernel file, or None where the file has none. One that is not closed,
-    is not TOML, misses a key or holds a word that is not known is a UsageError with its line."""
-    header = find_header(path, text)
-    if header is None:
+def read_front_matter(path: Path, text: str) -> Mapping[str, Any] | None:
+    """The checked front matter of a kernel file, None if it has none. Raises UsageError with the
+    line number if it is not valid TOML, lacks a required key or has an unknown key or value."""
+    front_matter = find_front_matter(path, text)
+    if front_matter is None:
         return None
-    values, body, first_line = header.values, header.body, header.first_line
+    values, body, first_line = front_matter.values, front_matter.body, front_matter.first_line
 
     def fail(key: str, what: str) -> UsageError:
         offset = (line_of(body, key) or max(body.count("\n"), 1)) - 1
@@ -246,36 +246,37 @@ def read_header(path: Path, text: str) -> Mapping[str, Any] | None:
         if key not in values:
             allowed = _WORDS.get(key)
             hint = f" (one of: {', '.join(allowed)})" if allowed else ""
-            raise fail(key, f"this key is missing from the header{hint}")
-    for key, what in _unfit(values):
+            raise fail(key, f"this key is missing from the front matter{hint}")
+    for key, what in _conflicts(values):
         raise fail(key, what)
     return values
 
 
-def _unfit(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys that do not go with others, and why."""
+def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys whose values contradict those of others, each with an error message."""
     if values["block"] not in values["blocks"]:
         yield "block", f"the default {values['block']} is not among blocks {values['blocks']}"
     if (values["grid"] == "fixed") != ("fixed_grid" in values):
-        yield "grid", 'fixed_grid, the number of blocks, goes with grid = "fixed" and only so'
+        yield "grid", 'fixed_grid (number of blocks) and grid = "fixed" require each other'
     if (values["walk"] == "fixed_warps") != ("fixed_warps" in values):
-        yield "walk", 'fixed_warps, how many, goes with walk = "fixed_warps" and only so'
+        yield "walk", 'fixed_warps (number of warps) and walk = "fixed_warps" require each other'
     if (values["finish"] in _KEEPING) != ("workspace" in values):
         finishes = " or ".join(f'"{finish}"' for finish in _KEEPING)
-        yield "finish", f"workspace, which outlives a launch, goes with {finishes} and only so"
+        yield "finish", f"workspace and one of {finishes} require each other"
     for key, other in _IN_BYTES.items():
         if key in values and other in values:
-            yield key, f"{other} says the same in bytes: leave one of them out"
+            yield key, f"{other} gives the same in bytes: remove one of them"
 
 
 def _problem(key: str, value: Any) -> str | None:
-    """Why a value is not allowed under its key, or None if it is."""
+    """An error message if the key is unknown or does not allow the value; else None."""
     if key == "min_cc" and not (isinstance(value, str) and _CC.fullmatch(value)):
-        return 'must be a compute capability in quotes, as "9.0"'
+        return 'must be a compute capability in quotes, such as "9.0"'
     if key in _TEXTS:
-        return None if isinstance(value, str) and value.strip() else "must be a text, not empty"
+        return None if isinstance(value, str) and value.strip() else "must be a non-empty text"
     if key in _COUNTS:
-        good = type(value) is int and 0 < value <= _COUNTS[key]  # to isinstance true is a number
+        # type() and not isinstance(), for which true is an int.
+        good = type(value) is int and 0 < value <= _COUNTS[key]
         return None if good else f"must be a whole number above 0, at most {_COUNTS[key]}"
     if key in _PLACES:
         return _memory_problem(key, value)
@@ -296,8 +297,8 @@ def _memory_problem(key: str, value: Any) -> str | None:
         return None
     last = f"{', '.join(places[:-1])} or {places[-1]}" if places[1:] else places[0]
     return (
-        f"must be bytes{' a block' * (len(places) > 1)}, at most {most}, or a text such as "
-        f'"1 Acc a {places[0]}": so many bytes, Acc, Scalar or Element a {last}'
+        f"must be bytes{' per block' * (len(places) > 1)}, at most {most}, or a text such as "
+        f'"1 Acc a {places[0]}": a number of bytes, Acc, Scalar or Element per {last}'
     )
 
 
@@ -307,9 +308,9 @@ def _list_problem(key: str, value: Any) -> str | None:
         return "must be a list"
     if not value and key not in _MAY_BE_EMPTY:
         return "must not be empty"
-    kind = type(allowed[0])  # 256.0 equals 256, and is no number of threads
+    kind = type(allowed[0])  # rejects 256.0, which equals 256
     unknown = [item for item in value if type(item) is not kind or item not in allowed]
     if unknown:
         return f"{quoted(unknown[0])} is not one of: {', '.join(map(str, allowed))}"
     twice = [item for k, item in enumerate(value) if item in value[:k]]
-    return f"{quoted(twice[0])} stands there twice" if twice else None
+    return f"{quoted(twice[0])} is listed twice" if twice else None

@@ -32,13 +32,13 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.cu"
 
 
-def test_a_good_header(mine: Path) -> None:
+def test_valid_front_matter_is_loaded(mine: Path) -> None:
     mine.write_text(GOOD)
     kernel = load_kernel(mine)
     assert (kernel.id, kernel.blocks, kernel.items, kernel.order) == ("mine", (128, 256), 1, "any")
     assert "matmul" not in kernel.ops
     assert kernel.why_not_block(512) == "takes blocks of 128, 256 threads, not 512"
-    assert kernel.why_not_items(4) == "takes 1 item a thread, not 4"
+    assert kernel.why_not_items(4) == "has 1 item per thread, not 4"
 
 
 def test_what_is_counted_in_bytes_follows_the_type() -> None:
@@ -46,7 +46,7 @@ def test_what_is_counted_in_bytes_follows_the_type() -> None:
     assert [kernel.items_of(size) for size in (1, 2, 4, 8)] == [64, 32, 16, 8]
     assert [kernel.vector_of(size) for size in (1, 2, 4, 8, 16)] == [16, 8, 4, 2, 1]
     assert kernel.why_not_items(4, 4) is None
-    why = "loads 16 items at a time, so it takes a multiple of them, not 4"
+    why = "loads 16 items at a time, so items must be a multiple, not 4"
     assert kernel.why_not_items(4, 1) == why
     int8 = reduction_of("argmax", "int8")
     first, last = (source(kernel, int8, stage, 512, 64).text for stage in ("first", "last"))
@@ -68,22 +68,22 @@ def test_a_workspace_grows_with_the_grid() -> None:
          ":6: walk: 'crawl' is not one of: element, tile, grid_stride, tickets"),
         ('scope = "grid"', 'scoop = "grid"', ":4: scoop: unknown key; did you mean scope?"),
         ('finish = "relaunch"\n', "",
-         ":8: finish: this key is missing from the header (one of: relaunch,"),
+         ":8: finish: this key is missing from the front matter (one of: relaunch,"),
         ("block = 256", "block = 64", ":8: block: the default 64 is not among blocks [128, 256]"),
         ("block = 256", "block = -1", ":8: block: must be a whole number above 0"),
         ("block = 256", "block = true", ":8: block: must be a whole number above 0"),
         ("block = 256", 'block = 256\ndynamic_shared = "1 Acc each"',
-         ':9: dynamic_shared: must be bytes a block, at most 49152, or a text such as "1 Acc a'),
+         ':9: dynamic_shared: must be bytes per block, at most 49152, or a text such as "1 Acc a'),
         ("block = 256", "block = 256\ndynamic_shared = 49153", ":9: dynamic_shared: must be bytes"),
         ('finish = "relaunch"', 'finish = "mailbox"',
-         ':7: finish: workspace, which outlives a launch, goes with "mailbox" or "self_reset" or'),
-        ("block = 256", "block = 256\nworkspace = 8", ":7: finish: workspace, which outlives"),
+         ':7: finish: workspace and one of "mailbox" or "self_reset" or'),
+        ("block = 256", "block = 256\nworkspace = 8", ":7: finish: workspace and one of"),
         ("block = 256", 'block = 256\nworkspace = "1 Acc a thread"',
          ':9: workspace: must be bytes, at most 1048576, or a text such as "1 Acc a block"'),
         ("block = 256", "block = 256\nitems = 4\nitems_bytes = 16",
-         ":9: items: items_bytes says the same in bytes: leave one of them out"),
+         ":9: items: items_bytes gives the same in bytes: remove one of them"),
         ("size_t n) {}", "size_t n) {\n  extern __shared__ float cells[];\n}",
-         ":12: extern __shared__ memory has no size: give the header dynamic_shared"),
+         ":12: extern __shared__ memory has no size: add dynamic_shared to the front"),
         ("[128, 256]", "[100, 256]", ":9: blocks: 100 is not one of: 32, 64"),
         ("[128, 256]", '"256"', ":9: blocks: must be a list"),
         ("[128, 256]", "[]", ":9: blocks: must not be empty"),
@@ -91,10 +91,10 @@ def test_a_workspace_grows_with_the_grid() -> None:
         ("[128, 256]", "[256, true]", ":9: blocks: True is not one of: 32, 64"),
         ("[128, 256]", "[[256]]", ":9: blocks: a list is not one of: 32, 64"),
         ("[128, 256]", "[{a = 1}]", ":9: blocks: a table is not one of: 32, 64"),
-        ("[128, 256]", "[256, 128, 256]", ":9: blocks: 256 stands there twice"),
+        ("[128, 256]", "[256, 128, 256]", ":9: blocks: 256 is listed twice"),
         ("[128, 256]", f"[0x1{4000 * '0'}]", ":9: blocks: a number of 16001 bits is not one of"),
         ("block = 256", f"block = {10_000 * '9'}",
-         ":8: the header is not valid TOML: a number of thousands of digits"),
+         ":8: the front matter is not valid TOML: a number of thousands of digits"),
         ("block = 256", f"block = 0x1{4000 * '0'}", ":8: block: must be a whole number above 0"),
         ("block = 256", "block = 2048", ":8: block: must be a whole number above 0, at most 1024"),
         ("block = 256", "block = nan", ":8: block: must be a whole number above 0"),
@@ -104,19 +104,21 @@ def test_a_workspace_grows_with_the_grid() -> None:
         ("block = 256", "block = 256\nfixed_grid = 2147483648", ":9: fixed_grid: must be a whole"),
         ("block = 256", "block = 256\nops = []", ":9: ops: must not be empty"),
         ("block = 256", 'block = 256\nmin_cc = "new"', ":9: min_cc: must be a compute capability"),
-        ('title = "Mine"', "title = 2024-02-30", ":2: the header is not valid TOML"),
-        ('title = "Mine"', "title = 2024-02-29", ":2: title: must be a text, not empty"),
+        ('title = "Mine"', "title = 2024-02-30", ":2: the front matter is not valid TOML"),
+        ('title = "Mine"', "title = 2024-02-29", ":2: title: must be a non-empty text"),
         ('walk = "tile"', f"walk = 0x1{4000 * '0'}", ":6: walk: a number of 16001 bits is not one"),
-        ('title = "Mine"', 'title = ""', ":2: title: must be a text, not empty"),
-        ('title = "Mine"', "title = Mine", ":2: the header is not valid TOML"),
-        ("+++*/", "*/", ":1: the header opened by /*+++ is never closed by +++*/"),
-        ('grid = "cover"', 'grid = "fixed"', ":5: grid: fixed_grid, the number of blocks, goes"),
-        ('walk = "tile"', 'walk = "fixed_warps"', ":6: walk: fixed_warps, how many, goes with"),
+        ('title = "Mine"', 'title = ""', ":2: title: must be a non-empty text"),
+        ('title = "Mine"', "title = Mine", ":2: the front matter is not valid TOML"),
+        ("+++*/", "*/", ":1: the front matter opened by /*+++ is never closed by +++*/"),
+        ('grid = "cover"', 'grid = "fixed"', ":5: grid: fixed_grid (number of blocks) and"),
+        ('walk = "tile"', 'walk = "fixed_warps"', ":6: walk: fixed_warps (number of warps) and"),
         ("void mine(", "void yours(", ":1: no entry point: the file must define"),
     ],
     ids=lambda text: text[:30],
 )  # fmt: skip
-def test_a_broken_header(mine: Path, old: str, new: str, message: str) -> None:
+def test_invalid_front_matter_is_rejected_with_its_line(
+    mine: Path, old: str, new: str, message: str
+) -> None:
     assert old in GOOD
     mine.write_text(GOOD.replace(old, new))
     with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""The text of kernel files, and the TOML block (front matter) at its start."""
+"""Reads kernel files and parses their front matter, the TOML block in the first comment."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ OPENS, CLOSES = "/*+++", "+++*/"
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """Unchecked values, the text of the block, and the line on which it begins."""
+class FrontMatter:
+    """Parsed front matter, not yet checked: its values, its text, and its first line number."""
 
     values: dict[str, Any]
     body: str
     first_line: int
 
 
-def find_header(path: Path, text: str) -> Header | None:
-    """The front matter of a file, None if it has none. Raises UsageError if it is not closed or is
-    not TOML."""
-    opened = text.find(OPENS)
-    if opened < 0:
+def find_front_matter(path: Path, text: str) -> FrontMatter | None:
+    """The front matter of a kernel file, None if it has none. Raises UsageError if the comment is
+    not closed or its content is not TOML."""
+    start = text.find(OPENS)
+    if start < 0:
         return None
-    begin = opened + len(OPENS)
+    begin = start + len(OPENS)
     end = text.find(CLOSES, begin)
     first_line = text.count("\n", 0, begin) + 1
     if end < 0:
         raise UsageError(
-            f"{path}:{first_line}: the header opened by {OPENS} is never closed by {CLOSES}"
+            f"{path}:{first_line}: the front matter opened by {OPENS} is never closed by {CLOSES}"
         )
     body = text[begin:end]
     try:
-        return Header(parse(body), body, first_line)
+        return FrontMatter(parse(body), body, first_line)
     except BadToml as error:
         line = first_line + min(error.line - 1, body.count("\n"))
-        raise UsageError(f"{path}:{line}: the header is not valid TOML: {error}") from None
+        raise UsageError(f"{path}:{line}: the front matter is not valid TOML: {error}") from None
 
 
-#: Longer files were most likely named by mistake, in bytes.
+#: Limit of a kernel file in bytes; longer files are probably named by mistake.
 _LARGEST = 4 * 2**20
 
 
 def read_source(path: Path) -> str:
-    """The text of a file. Raises UsageError if it is no text file of at most 4 MiB."""
+    """The text of a kernel file. Raises UsageError if it is not a text file of at most 4 MiB."""
     try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise UsageError(f"cannot read {path}: it is a folder; name a file in it")
-        if not stat.S_ISREG(about.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"cannot read {path}: it is a device or a pipe; name a file")
-        if about.st_size > _LARGEST:
+        if status.st_size > _LARGEST:
             raise UsageError(f"cannot read {path}: it has more than 4 MiB; name a kernel's source")
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -68,9 +68,9 @@ def read_source(path: Path) -> str:
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        return data.decode("latin-1").replace("\r\n", "\n")  # comments of old editors
+        return data.decode("latin-1").replace("\r\n", "\n")  # as written by some old editors
 
 
-def has_header(path: Path) -> bool:
+def has_front_matter(path: Path) -> bool:
     """True if a file has front matter, valid or not. Raises UsageError if it cannot be read."""
     return OPENS in read_source(path)
