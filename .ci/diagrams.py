@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.program import Access
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.program import Access
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.columns import COLUMNS

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 
+from cudareduce.catalog import front_matter as keys
 from cudareduce.cli.help import option_groups
 from cudareduce.cli.main import cli
 from cudareduce.compare import unit_verdicts, verdicts
 from cudareduce.errors import EXIT_CODE_ORDER, EXIT_CODES
-from cudareduce.library import front_matter as keys
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.results import record

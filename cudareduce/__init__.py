@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 # Packages have the names of functions. They are imported first, since the import of a package
 # replaces the attribute of its name; these import nothing themselves.
 _PACKAGES = [import_module(f"cudareduce.{name}")
-             for name in ("bench", "compare", "plot", "reveal", "verify")]  # fmt: skip
+             for name in ("bench", "compare", "verify")]  # fmt: skip
 
 from cudareduce import errors  # noqa: E402
 from cudareduce.api import (  # noqa: E402

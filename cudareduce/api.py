@@ -20,11 +20,11 @@ from cudareduce.errors import UsageError
 if TYPE_CHECKING:
     import click
 
+    from cudareduce.analysis.reveal.orders import Order
     from cudareduce.compare.verdicts import Row
-    from cudareduce.plot.figure import Figure
+    from cudareduce.report.plot.figure import Figure
     from cudareduce.report.section import Section
     from cudareduce.results.record import Record, Run
-    from cudareduce.reveal.orders import Order
 
 Item = TypeVar("Item")
 #: A kernel, suite, pattern or file, as on the command line.
@@ -87,7 +87,7 @@ class Picture:
     def save(self, path: str | Path) -> None:
         """Write a .png or .svg file. Raises UsageError for another name, and if it cannot be
         written."""
-        from cudareduce.plot.vega import image
+        from cudareduce.report.plot.vega import image
         from cudareduce.results.store import write_bytes
 
         style = Path(path).suffix.removeprefix(".")
@@ -96,7 +96,7 @@ class Picture:
         write_bytes(Path(path), image(self.figures, style))
 
     def __str__(self) -> str:
-        from cudareduce.plot.terminal import text_chart
+        from cudareduce.report.plot.terminal import text_chart
 
         return "\n".join(text_chart(figure, _COLUMNS, colour=False) for figure in self.figures)
 
@@ -104,7 +104,7 @@ class Picture:
         return f"<pictures: {'; '.join(figure.title for figure in self.figures)}>"
 
     def _repr_png_(self) -> bytes:
-        from cudareduce.plot.vega import image
+        from cudareduce.report.plot.vega import image
 
         return image(self.figures, "png")
 
@@ -194,11 +194,11 @@ def reveal(
     default, and `dtype` is one or several float types. Each item is an order, with its tree, depth
     and hash. Errors are those of `bench`.
     """
+    from cudareduce.analysis.reveal.command import RevealRequest, exit_code, reveal_names
+    from cudareduce.analysis.reveal.orders import Table
+    from cudareduce.analysis.reveal.orders import sections as order_sections
+    from cudareduce.analysis.reveal.orders import to_json as table_json
     from cudareduce.results.provenance import tool
-    from cudareduce.reveal.command import RevealRequest, exit_code, reveal_names
-    from cudareduce.reveal.orders import Table
-    from cudareduce.reveal.orders import sections as order_sections
-    from cudareduce.reveal.orders import to_json as table_json
 
     given = {"n": n, "dtype": dtype, "rows": rows, "backend": backend}
     request = _request(RevealRequest, "reveal", kernels, given | options)
@@ -231,10 +231,10 @@ def compare(
     if a verdict is UNCERTAIN. Further options are those of the command, such as
     `cross_device=True`. Raises UsageError, and BaselineError if their machines cannot be compared.
     """
+    from cudareduce.catalog.registry import load_registry
     from cudareduce.compare.check import compare_runs
     from cudareduce.compare.report import exit_code, rows_json, verdict_sections
     from cudareduce.compare.request import CompareRequest
-    from cudareduce.library.registry import load_registry
 
     request = _request(
         CompareRequest, "compare", (old, new),
@@ -259,8 +259,8 @@ def plot(
     `kind` is by default the one that fits; `only` and `n` select kernels and sizes. Raises
     UsageError if nothing is drawn.
     """
-    from cudareduce.plot.figure import KINDS
-    from cudareduce.plot.kinds import figures
+    from cudareduce.report.plot.figure import KINDS
+    from cudareduce.report.plot.kinds import figures
 
     if kind not in (None, *KINDS):
         raise UsageError(f"{kind!r} is not a kind of chart: use one of {', '.join(KINDS)}")

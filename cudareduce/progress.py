@@ -15,7 +15,7 @@ from textwrap import wrap
 from time import monotonic
 from typing import Protocol
 
-from cudareduce.escapes import lines_shown
+from cudareduce.text import lines_shown
 
 #: Seconds between two lines where there is no bar.
 _LINE_S = 10.0

@@ -39,7 +39,7 @@ from cudareduce.signals import held, ignore_endings
 from cudareduce.temporary import temporary_folder
 
 #: Modules that the fork server loads once for all workers.
-_PRELOADED = ["cudareduce.verify.isolation", "cudareduce.emulator.cpu"]
+_PRELOADED = ["cudareduce.verify.isolation", "cudareduce.backends.emulator.cpu"]
 #: prctl option: the signal that a process receives when its parent ends (linux/prctl.h).
 _PR_SET_PDEATHSIG = 1
 #: Environment variable by which processes are found that a worker has started in other sessions.

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.toolchain import Toolchain
+from cudareduce.backends.selection import BackendSpec, open_cuda
+from cudareduce.catalog.kernel import Kernel, load_kernel
+from cudareduce.catalog.registry import Registry, kernels_folder, load_registry
+from cudareduce.catalog.suite import Suite, load_suite
 from cudareduce.cli.main import run
-from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.toolchain import Toolchain
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Registry, kernels_folder, load_registry
-from cudareduce.library.suite import Suite, load_suite
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.results.record import Record
 from cudareduce.workers import fork_server
 
@@ -101,9 +101,9 @@ def kernels_are_read_once() -> Iterator[None]:
         return read(path, family, foreign, path.stat().st_mtime_ns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cudareduce.library.registry.load_kernel", load)
+        patch.setattr("cudareduce.catalog.registry.load_kernel", load)
         patch.setattr(
-            "cudareduce.library.registry.load_suite",
+            "cudareduce.catalog.registry.load_suite",
             lambda path: read_suite(path, path.stat().st_mtime_ns),
         )
         yield
@@ -225,8 +225,8 @@ def cudareduce(
     capfd: pytest.CaptureFixture[str], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line here: exit code, standard output, standard error."""
-    monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
-    monkeypatch.setattr("cudareduce.auto.table.user_folder", lambda: cache / "no-tables")
+    monkeypatch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
+    monkeypatch.setattr("cudareduce.launch.auto.table.user_folder", lambda: cache / "no-tables")
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = run([str(argument) for argument in arguments])

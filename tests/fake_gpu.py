@@ -25,7 +25,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cudareduce.backend import (
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.protocol import (
     Argument,
     Backend,
     BackendName,
@@ -40,15 +41,14 @@ from cudareduce.backend import (
     TimedBackend,
     Traits,
 )
-from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
+from cudareduce.catalog.registry import Registry
 from cudareduce.compare.measure import Batch, Bencher
 from cudareduce.compare.verdicts import Remeasured
-from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import BuildError
-from cudareduce.library.registry import Registry
-from cudareduce.machine.device import Conditions, DeviceInfo, DeviceLimits
+from cudareduce.machine import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.progress import phase
 from cudareduce.verify.isolation import Isolation, Key
 from cudareduce.verify.jobs import Job, combined, verify_job
@@ -560,7 +560,7 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
 
     monkeypatch.setattr("cudareduce.bench.edges.edge_sizes", lambda block: [1, block + 1])
     monkeypatch.setattr("cudareduce.bench.edges.ROW_SHAPES", ((5, 33), (33, 5)))
-    monkeypatch.setattr("cudareduce.backends.open_cuda", opened)
+    monkeypatch.setattr("cudareduce.backends.selection.open_cuda", opened)
     monkeypatch.setattr("cudareduce.compare.measure.measure_in_fresh_process", in_this_process)
 
 
@@ -590,7 +590,7 @@ def main() -> None:
 
     cache = Path(os.environ["CUDAREDUCE_TEST_CACHE"])
     patch = pytest.MonkeyPatch()
-    patch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    patch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
     patch.setattr(Jobs, "emulator", None)  # what watches files of a user is tried elsewhere
     use(patch, quick(cache, int.from_bytes(os.urandom(4), "little")))
     program()

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from cudareduce.backend import Backend
-from cudareduce.backends import default_cache
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import default_cache
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
+from cudareduce.machine import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.inputs import Array, stored
 from cudareduce.reduction.operators import Reduction, reduction_of
 

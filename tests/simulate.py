@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudareduce.intervals import interval
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.results.record import Record, Run
 
 H200 = DeviceInfo(

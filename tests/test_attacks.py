@@ -29,7 +29,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench.jobs import Jobs
 from cudareduce.cli.main import cli
 from cudareduce.errors import EnvironmentProblem
@@ -925,7 +925,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(spec: BackendSpec) -> None:
         raise EnvironmentProblem("no GPU is used in this test")
 
-    monkeypatch.setattr("cudareduce.backends.open_cuda", none)
+    monkeypatch.setattr("cudareduce.backends.selection.open_cuda", none)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.compare.units import load
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from tests.conftest import ROOT
 
 PAGE, HISTORY_PAGE, OWN_PAGE = (

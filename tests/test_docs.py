@@ -16,13 +16,13 @@ from types import ModuleType
 import click
 import pytest
 
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.catalog.registry import load_registry
 from cudareduce.cli.info import BUILD_PYCUDA
 from cudareduce.cli.main import cli
 from cudareduce.cli.options import MORE_COLUMNS
-from cudareduce.emulator.cpu import CpuBackend
 from cudareduce.errors import EXIT_CODE_ORDER, EXIT_CODES, UsageError
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.columns import COLUMNS
 from cudareduce.report.markdown import update_readme

@@ -28,9 +28,9 @@ import click
 import numpy as np
 import pytest
 
+from cudareduce.catalog.registry import Registry
 from cudareduce.cli.main import cli
 from cudareduce.collectives.names import COLLECTIVES
-from cudareduce.library.registry import Registry
 from tests.cli.test_help import EXAMPLES
 from tests.conftest import ROOT
 
@@ -266,7 +266,7 @@ def test_python_does_what_the_page_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     """What stands behind a line as its value is its value."""
-    monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    monkeypatch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "results" / "nvidia-h200" / "bench-2p25-float32.json", tmp_path)
     [block] = [b for b in blocks(ROOT / "docs" / "python.md") if b.language == "python"]

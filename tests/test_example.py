@@ -60,7 +60,7 @@ def text_of(output: dict[str, Any]) -> Any:
 
 
 def test_it_shows_what_it_showed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudareduce.backends.default_cache", lambda: cache)
+    monkeypatch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
     monkeypatch.chdir(NOTEBOOK.parent)
     notebook = json.loads(NOTEBOOK.read_text())
     namespace: dict[str, Any] = {}

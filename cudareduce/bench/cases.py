@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from cudareduce.auto.choose import Chooser
-from cudareduce.auto.rule import Facts
-from cudareduce.auto.table import Table, tables_of
-from cudareduce.backend import Backend
+from cudareduce.backends.protocol import Backend
 from cudareduce.bench.session import Session
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import Choice
+from cudareduce.launch.auto.choose import Chooser
+from cudareduce.launch.auto.rule import Facts
+from cudareduce.launch.auto.table import Table, tables_of
 from cudareduce.launch.case import Case, Shape
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.transforms import check_transform
 from cudareduce.verify.test_sets import ROW_SHAPES

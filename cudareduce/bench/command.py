@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from cudareduce.backends import BackendSpec, never_timed
+from cudareduce.backends.selection import BackendSpec, never_timed
 from cudareduce.bench.cases import chosen_anew, why_left_out
 from cudareduce.bench.group import Group
 from cudareduce.bench.records import Recorder
@@ -24,13 +24,13 @@ from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, recorded_lines, untimed_text
+from cudareduce.catalog.registry import Choice, Registry, full_name, load_registry
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.external.files import ExternalFiles
 from cudareduce.intervals import CONFIDENCE, MIN_ROUNDS
 from cudareduce.launch.case import Case
-from cudareduce.library.registry import Choice, Registry, full_name, load_registry
-from cudareduce.plot.command import show_small
 from cudareduce.progress import say
+from cudareduce.report.plot.command import show_small
 from cudareduce.report.publish import publish
 from cudareduce.report.sections import sections
 from cudareduce.results.provenance import tool

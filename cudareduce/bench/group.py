@@ -8,7 +8,7 @@ from typing import Any
 
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.reduction.operators import Reduction
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec, emulator_beside
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import BackendSpec, emulator_beside
 from cudareduce.bench.settings import Settings
 from cudareduce.launch.case import Case, Prepared, Shape, planned
 from cudareduce.verify.jobs import Job, limited

@@ -31,7 +31,7 @@ from cudareduce.libraries.job import (
     library_plan,
 )
 from cudareduce.libraries.worker import plans_of
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Nan
+from cudareduce.catalog.front_matter import read_source
+from cudareduce.catalog.program import Address, Value, WriteStep
 from cudareduce.errors import UsageError
 from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.trial import budget
 from cudareduce.launch.case import Case, Prepared, Shape
-from cudareduce.library.condition import Nan
-from cudareduce.library.program import Address, Value, WriteStep
-from cudareduce.library.source_text import read_source
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import digits, varies
 from cudareduce.reduction.operators import Reduction

@@ -10,12 +10,12 @@ from typing import Any
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.runner import Part
 from cudareduce.bench.settings import Settings
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.intervals import interval, paired
 from cudareduce.launch.case import Case
 from cudareduce.launch.plan import Plan
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import AUTO, AUTO_FIXED, Registry
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict

@@ -13,19 +13,19 @@ from itertools import product
 from math import lcm
 from pathlib import Path
 
-from cudareduce.backend import Backend
-from cudareduce.backends import choose_backend, default_cache, open_backend
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import choose_backend, default_cache, open_backend
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Condition, Nan
+from cudareduce.catalog.front_matter import SOURCES
+from cudareduce.catalog.map_expression import read_map
+from cudareduce.catalog.registry import Choice, Registry
 from cudareduce.errors import UsageError
 from cudareduce.external.files import FILE_S, ExternalFiles
 from cudareduce.external.options import FileOptions, Requested
 from cudareduce.external.trial import budget
-from cudareduce.library.condition import Condition, Nan
-from cudareduce.library.front_matter import SOURCES
-from cudareduce.library.map_expression import read_map
-from cudareduce.library.registry import Choice, Registry
 from cudareduce.progress import phase, say
 from cudareduce.reduction.dtypes import DTYPES, holds_counts_only
 from cudareduce.reduction.inputs import why_no_pattern

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cudareduce.backend import Monitor
+from cudareduce.backends.protocol import Monitor
 from cudareduce.bench.cases import cases
 from cudareduce.bench.edges import at_edges, parts_to_verify
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
 from cudareduce.bench.session import Session
 from cudareduce.bench.trial import Trial
+from cudareduce.catalog.registry import Choice
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.case import Case, Prepared, Shape
-from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
 from cudareduce.verify.verdict import Verdict, skipped
 

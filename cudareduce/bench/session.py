@@ -13,8 +13,8 @@ from itertools import chain
 from math import prod
 from typing import Protocol, TypeVar
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
@@ -22,7 +22,7 @@ from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.progress import Progress
 from cudareduce.reduction.sizes import counted
 from cudareduce.verify.isolation import Isolation

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from secrets import randbits
 
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Nan
+from cudareduce.catalog.registry import Choice
 from cudareduce.launch.case import Case
-from cudareduce.library.condition import Nan
-from cudareduce.library.registry import Choice
 from cudareduce.reduction.operators import Reduction
 from cudareduce.timing.sampling import Method
 

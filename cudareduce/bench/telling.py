@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cudareduce.bench.settings import Settings
-from cudareduce.library.registry import Choice
+from cudareduce.catalog.registry import Choice
 from cudareduce.progress import duration_text
 from cudareduce.report.numbers import size_text
 from cudareduce.results.record import Record

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import Launch, Monitor, TimedBackend
+from cudareduce.backends.protocol import Launch, Monitor, TimedBackend
 from cudareduce.bench.group import Group, Times
 from cudareduce.bench.preconditions import timed_input
 from cudareduce.bench.session import Session

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from cudareduce.backends import never_timed
+from cudareduce.backends.selection import never_timed
 from cudareduce.bench.cases import Cases, cases, why_left_out
 from cudareduce.bench.command import strict_codes, verdict_codes
 from cudareduce.bench.group import Group
@@ -24,11 +24,11 @@ from cudareduce.bench.request import (
 from cudareduce.bench.session import Part, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.telling import closing_line, recorded_lines
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.registry import load_registry
 from cudareduce.progress import say
 from cudareduce.reduction.operators import Reduction
 from cudareduce.report.publish import publish

@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cudareduce import __version__
-from cudareduce.backends import BackendSpec, default_cache, open_timed, why_unusable
+from cudareduce import __version__, machine
+from cudareduce.analysis.profile.ncu import ADMINISTRATORS, ALLOW, INSTALL_NCU, counters
+from cudareduce.backends.selection import BackendSpec, default_cache, open_timed, why_unusable
 from cudareduce.errors import CudareduceError
 from cudareduce.libraries.catalogue import libraries_here
-from cudareduce.machine import host
-from cudareduce.profile.permission import ADMINISTRATORS, ALLOW, INSTALL_NCU, counters
 from cudareduce.report.numbers import DASH
 from cudareduce.report.section import Section
 
@@ -138,9 +137,9 @@ def info_section(device: int) -> Section:
 
 def _machine() -> list[Row]:
     return [
-        ("system", host.system()),
-        ("host", host.host_name()),
-        ("cpu", f"{host.cpu_model()}, {host.cpu_count()} cores for this process"),
+        ("system", machine.system()),
+        ("host", machine.host_name()),
+        ("cpu", f"{machine.cpu_model()}, {machine.cpu_count()} cores for this process"),
         ("output", f"{sys.stdout.encoding}{', a terminal' if sys.stdout.isatty() else ''}"),
     ]
 
@@ -155,10 +154,10 @@ def _version(package: str) -> str:
 
 def _tool(name: str) -> str:
     on_path = shutil.which(name)
-    output = host.run_version(on_path) if on_path else None
+    output = machine.run_version(on_path) if on_path else None
     if name == "nvcc" and (output is None or output.problem):
-        packaged = next((path for path, _ in host.installed("nvcc")), None)
-        output = host.run_version(packaged) if packaged else output
+        packaged = next((path for path, _ in machine.installed("nvcc")), None)
+        output = machine.run_version(packaged) if packaged else output
     if output is None:
         return MISSING
     where = f"{output.path}: " if output.path != on_path or output.problem else ""
@@ -177,7 +176,7 @@ def _cuda_headers() -> Path | None:
     """The directory of the headers that PyCUDA is built from."""
     nvcc = shutil.which("nvcc")
     toolkit = [Path(nvcc).resolve().parent.parent / "include"] if nvcc else []
-    packaged = [path.parent for path in host.packaged("include/cuda.h")]
+    packaged = [path.parent for path in machine.packaged("include/cuda.h")]
     for folder in (*toolkit, Path("/usr/local/cuda/include"), Path("/usr/include"), *packaged):
         if (folder / "cuda.h").is_file() and (folder / "cudaProfiler.h").is_file():
             return folder

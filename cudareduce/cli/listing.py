@@ -12,6 +12,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from cudareduce.catalog.front_matter import SOURCES, TECHNIQUES
+from cudareduce.catalog.kernel import Kernel, diff
+from cudareduce.catalog.registry import PREFIX, Choice, Registry, load_registry, steps_of
 from cudareduce.compare.machine_code import (
     code_of,
     counts_of,
@@ -20,20 +23,16 @@ from cudareduce.compare.machine_code import (
 )
 from cudareduce.compare.nvcc import entry_symbol, find_nvcc, main_reduction, reading_stage
 from cudareduce.errors import BuildError, EnvironmentProblem, UsageError
-from cudareduce.escapes import shown, source_shown
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import FileOptions
-from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
-from cudareduce.library.front_matter import SOURCES, TECHNIQUES
-from cudareduce.library.kernel import Kernel, diff
-from cudareduce.library.registry import PREFIX, Choice, Registry, load_registry, steps_of
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import measured_text, size_text
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import PIPE, coloured
 from cudareduce.results.gains import Gain, gains, newest, stored_runs
+from cudareduce.text import group_by, shown, source_shown
 
 
 def list_json(registry: Registry, suite: str | None) -> str:

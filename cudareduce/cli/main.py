@@ -24,7 +24,7 @@ from cudareduce.cli.measure import (
 from cudareduce.cli.show import completion, info, list_, plot, report, show
 from cudareduce.cli.streams import guard_streams
 from cudareduce.errors import CudareduceError
-from cudareduce.escapes import lines_shown
+from cudareduce.text import lines_shown
 
 
 @click.group(

@@ -140,8 +140,8 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
     Fits a line to the times of each kernel. With --sms, shows bandwidth over the number of SMs
     instead. Needs a GPU.
     """
+    from cudareduce.analysis.sweep import sweep
     from cudareduce.bench.request import BenchRequest
-    from cudareduce.sweep.command import sweep
 
     return sweep(make_request(BenchRequest, options | {"argv": tuple(arguments)}))
 
@@ -168,7 +168,7 @@ def tune_(arguments: list[str], /, **options: Any) -> int:
     Tries threads per block, items per thread and grid sizes, and compares them with the current
     choice of `auto`. Needs a GPU.
     """
-    from cudareduce.tune.command import TuneRequest, tune
+    from cudareduce.analysis.tune.command import TuneRequest, tune
 
     return tune(make_request(TuneRequest, options | {"argv": tuple(arguments)}))
 
@@ -193,7 +193,7 @@ def reproduce_(arguments: list[str], /, **options: Any) -> int:
     The suite defines kernels, sizes, block size and timed region; `cudareduce list` shows the
     suites.
     """
-    from cudareduce.reproduce.command import ReproduceRequest, reproduce
+    from cudareduce.analysis.reproduce import ReproduceRequest, reproduce
 
     return reproduce(make_request(ReproduceRequest, options | {"argv": tuple(arguments)}))
 
@@ -225,7 +225,7 @@ def profile_(arguments: list[str], /, **options: Any) -> int:
     Runs the first launch under Nsight Compute (ncu) and explains utilization, warp stalls, active
     lanes, bank conflicts and bytes moved, and which kernel of the ladder improves them.
     """
-    from cudareduce.profile.command import ProfileRequest, profile
+    from cudareduce.analysis.profile.command import ProfileRequest, profile
 
     return profile(make_request(ProfileRequest, options | {"argv": tuple(arguments)}))
 
@@ -257,7 +257,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     Recovers the order by black-box probing: masks M and -M among ones. Prints the tree, its depth,
     the error bound that follows, and a short hash. `peers` selects all libraries.
     """
-    from cudareduce.reveal.command import RevealRequest, reveal
+    from cudareduce.analysis.reveal.command import RevealRequest, reveal
 
     return reveal(make_request(RevealRequest, options | {"argv": tuple(arguments)}))
 
@@ -282,7 +282,7 @@ def selftest_(arguments: list[str], /, **options: Any) -> int:
     Measures false verdicts, detected slowdowns, the effect of cache flushes, and the smallest
     measurable times. Needs a GPU.
     """
-    from cudareduce.selftest.command import SelftestRequest, selftest
+    from cudareduce.timing.selftest.command import SelftestRequest, selftest
 
     return selftest(make_request(SelftestRequest, options | {"argv": tuple(arguments)}))
 

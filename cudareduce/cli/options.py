@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cudareduce.catalog.front_matter import FOREIGN_FINISHES, GRID_RULES
 from cudareduce.cli.types import (
     DEVICES,
     NO_PLAIN_FILE,
@@ -27,12 +28,11 @@ from cudareduce.cli.types import (
 )
 from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.libraries.names import NAMES as PEERS
-from cudareduce.library.front_matter import FOREIGN_FINISHES, GRID_RULES
-from cudareduce.plot.figure import KINDS
 from cudareduce.reduction.dtypes import ALIASES, DTYPES
 from cudareduce.reduction.operators import OPERATORS
 from cudareduce.reduction.patterns import USER_PATTERNS
 from cudareduce.reduction.sizes import LARGEST
+from cudareduce.report.plot.figure import KINDS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SIZES = "33554432, 33 554 432, 2^25, 32Mi, 1e6, a list, or a range 2^10..2^30"

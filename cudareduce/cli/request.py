@@ -23,16 +23,15 @@ class _NoEffect:
 
 
 def _on_cpu(values: Values) -> bool:
-    from cudareduce.backends import never_timed
+    from cudareduce.backends.selection import never_timed
 
     return never_timed(values.get("backend", ""))
 
 
 def _no_external_file(values: Values) -> bool:
     """True if every named file has front matter."""
+    from cudareduce.catalog.front_matter import SOURCES, has_front_matter
     from cudareduce.errors import UsageError
-    from cudareduce.library.front_matter import SOURCES
-    from cudareduce.library.source_text import has_front_matter
 
     names = values["kernels"] if "kernels" in values else (values["kernel"],)
     try:
@@ -42,7 +41,7 @@ def _no_external_file(values: Values) -> bool:
 
 
 def _only_built_in(values: Values) -> bool:
-    from cudareduce.library.front_matter import SOURCES
+    from cudareduce.catalog.front_matter import SOURCES
 
     return not values["folders"] and not any(n.endswith(SOURCES) for n in values["kernels"])
 

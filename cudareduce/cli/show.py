@@ -12,9 +12,9 @@ from cudareduce.cli.options import FILES, SHAPE, one_word, styles, with_options
 from cudareduce.cli.request import make_request
 from cudareduce.cli.types import DEVICES, NO_PLAIN_FILE, Named, Place, Word
 from cudareduce.errors import UsageError
-from cudareduce.escapes import json_shown
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS
+from cudareduce.text import json_shown
 
 
 @click.command(
@@ -41,6 +41,7 @@ def list_(
     is reduce_v7_shuffle. A family names all its kernels. `list peers` lists the calls of libraries
     for --libraries, and which are installed.
     """
+    from cudareduce.catalog.registry import load_registry
     from cudareduce.cli.listing import (
         chosen_of,
         list_json,
@@ -48,7 +49,6 @@ def list_(
         print_tree,
         techniques_section,
     )
-    from cudareduce.library.registry import load_registry
     from cudareduce.report.terminal import print_sections
 
     views = [flag for flag, on in (("--tree", tree), ("--techniques", techniques)) if on]
@@ -122,8 +122,8 @@ def plot(**options: Any) -> int:
     """
     if options["png"] is not None and options["png"] == options["svg"]:
         raise UsageError(f"--png and --svg are one file, {options['png']}: choose another name")
-    from cudareduce.plot.command import PlotRequest
-    from cudareduce.plot.command import plot as draw
+    from cudareduce.report.plot.command import PlotRequest
+    from cudareduce.report.plot.command import plot as draw
 
     return draw(make_request(PlotRequest, options))
 
@@ -144,7 +144,7 @@ def report(files: tuple[Path, ...], check: bool, html: Path | None, debug: bool)
     and results of several GPUs are compared. --html needs pip install 'cudareduce[html]'.
     """
     if html is not None:
-        from cudareduce.page.command import PageRequest, page
+        from cudareduce.report.page.command import PageRequest, page
 
         if not files or check:
             raise UsageError("--html needs result files such as run.json, and excludes --check")
@@ -155,10 +155,10 @@ def report(files: tuple[Path, ...], check: bool, html: Path | None, debug: bool)
 
 
 def _update_tables(file: Path, check: bool) -> int:
-    from cudareduce.library.registry import load_registry
+    from cudareduce.analysis.reproduce import tables
+    from cudareduce.catalog.registry import load_registry
     from cudareduce.progress import say
     from cudareduce.report.markdown import update_readme
-    from cudareduce.reproduce.experiments import tables
     from cudareduce.results.store import write_text
 
     registry = load_registry(())

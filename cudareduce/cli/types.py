@@ -348,7 +348,7 @@ class Named(Completed[str]):
         return str(value)
 
     def words(self, incomplete: str, ctx: click.Context) -> Iterable[str]:
-        from cudareduce.library.registry import PREFIX, kernel_files, kernels_folder
+        from cudareduce.catalog.registry import PREFIX, kernel_files, kernels_folder
 
         folders = (kernels_folder(), *(ctx.params.get("folders") or ()))
         files = [path for folder in folders for path in kernel_files(folder)]

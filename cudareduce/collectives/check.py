@@ -17,8 +17,10 @@ from fnmatch import fnmatchcase
 from itertools import count
 from pathlib import Path
 
-from cudareduce.backends import choose_backend, gpu_count, open_backend
+from cudareduce.backends.selection import choose_backend, gpu_count, open_backend
 from cudareduce.budget import Deadline
+from cudareduce.catalog.front_matter import CLOSES
+from cudareduce.catalog.registry import EXCHANGES, kernels_folder, load_registry
 from cudareduce.collectives.communicator import Communicator, RankLost, connect, find_placement
 from cudareduce.collectives.engines import AutoEngine
 from cudareduce.collectives.kernels import ExchangeKernel, kernels_in, load_kernels, source_folders
@@ -37,14 +39,12 @@ from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
-from cudareduce.grouping import first_few
-from cudareduce.library.registry import EXCHANGES, kernels_folder, load_registry
-from cudareduce.library.source_text import CLOSES
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
 from cudareduce.temporary import temporary_folder
+from cudareduce.text import first_few
 
 #: The largest --rounds.
 _MOST_ROUNDS = 10_000

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from cudareduce import __version__
-from cudareduce.backend import Backend
-from cudareduce.backends import choose_backend, open_backend
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import choose_backend, open_backend
 from cudareduce.bench.command import verdict_codes
 from cudareduce.collectives.communicator import Communicator, Placement, connect, find_placement
 from cudareduce.collectives.engines import (
@@ -64,7 +64,7 @@ from cudareduce.collectives.timing import (
 from cudareduce.collectives.verification import DELAY_CLOCKS, verify_engine
 from cudareduce.collectives.windows import layout, open_windows
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.progress import phase, say
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs, publish

@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import Backend, BackendName, Launch, Program, Source, require_built
+from cudareduce.backends.protocol import (
+    Backend,
+    BackendName,
+    Launch,
+    Program,
+    Source,
+    require_built,
+)
 from cudareduce.collectives.communicator import LIBRARY_REMEDY, LIMIT_S, Communicator, watchdog
 from cudareduce.collectives.inputs import UFUNCS, output_slice
 from cudareduce.collectives.kernels import (

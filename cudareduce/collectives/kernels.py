@@ -15,13 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cudareduce.backend import Source
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.front_matter import OPENS, find_front_matter, read_source
+from cudareduce.catalog.registry import EXCHANGES, kernels_folder
 from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.collectives.windows import MOST_BLOCKS
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import device_folder, prelude
-from cudareduce.library.registry import EXCHANGES, kernels_folder
-from cudareduce.library.source_text import OPENS, find_front_matter, read_source
 from cudareduce.reduction.operators import Reduction
 
 #: Bytes of a vector load.

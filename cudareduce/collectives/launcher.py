@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import BackendSpec, gpu_count
+from cudareduce.backends.selection import BackendSpec, gpu_count
 from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
 from cudareduce.collectives.communicator import (

@@ -14,12 +14,13 @@ from itertools import product
 from pathlib import Path
 from typing import Protocol
 
-from cudareduce.backends import choose_backend, gpu_count, open_backend
+from cudareduce.backends.selection import choose_backend, gpu_count, open_backend
 from cudareduce.bench.group import Group
 from cudareduce.bench.library_records import Asked, LibraryRecords
 from cudareduce.bench.records import Recorder
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
+from cudareduce.catalog.registry import load_registry
 from cudareduce.collectives.check import JobMeasurement, JobRanks, Pairs, device_of, jobs_of
 from cudareduce.collectives.communicator import find_placement
 from cudareduce.collectives.launcher import check_memory, most_ranks
@@ -33,8 +34,7 @@ from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job as LibraryJob
 from cudareduce.libraries.session import LibraryWorkers
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.progress import phase
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.results.provenance import tool

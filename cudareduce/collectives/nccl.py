@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudareduce.backend import Launch, TimedBackend
+from cudareduce.backends.protocol import Launch, TimedBackend
 from cudareduce.collectives.communicator import Communicator, agree, watchdog
 from cudareduce.collectives.engines import Stage, StreamEngine
 from cudareduce.collectives.kernels import vector_of
@@ -29,7 +29,7 @@ from cudareduce.collectives.windows import Windows
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.contract import AbsentError
 from cudareduce.libraries.interop import DeviceArray
-from cudareduce.machine.host import packaged
+from cudareduce.machine import packaged
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker

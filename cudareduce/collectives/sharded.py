@@ -18,8 +18,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudareduce.backend import Backend, BackendName, Buffer, Launch, Program, Source, TimedBackend
-from cudareduce.backends import gpu_count
+from cudareduce.backends.protocol import (
+    Backend,
+    BackendName,
+    Buffer,
+    Launch,
+    Program,
+    Source,
+    TimedBackend,
+)
+from cudareduce.backends.selection import gpu_count
 from cudareduce.bench.cases import cases
 from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.edges import at_edges
@@ -30,6 +38,7 @@ from cudareduce.bench.request import BenchRequest, bench_settings, chosen, exter
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.bench.stream.run import SingleRank
+from cudareduce.catalog.registry import Choice, load_registry
 from cudareduce.collectives.collective import time_on_host
 from cudareduce.collectives.communicator import (
     Communicator,
@@ -74,7 +83,6 @@ from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import Stage as PassStage
 from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.libraries.contract import AbsentError
-from cudareduce.library.registry import Choice, load_registry
 from cudareduce.progress import Progress, phase
 from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import OPERATORS, Reduction

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from cudareduce.backend import Buffer, Launch, Program, TimedBackend
+from cudareduce.backends.protocol import Buffer, Launch, Program, TimedBackend
 from cudareduce.collectives.communicator import watchdog
 from cudareduce.collectives.engines import Stage, StreamEngine, compile_helpers, raise_if_gave_up
 from cudareduce.collectives.inputs import exact_values, expected_result

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.backend import Backend
+from cudareduce.backends.cuda.peer_memory import IpcMemory
+from cudareduce.backends.protocol import Backend
 from cudareduce.collectives.communicator import Communicator
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu.peer_memory import IpcMemory
 from cudareduce.temporary import temporary_folder
 
 #: The largest number of blocks that can wait for other ranks.

@@ -15,9 +15,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from cudareduce.backend import TIMED_BACKENDS, BackendName
+from cudareduce.backends.protocol import TIMED_BACKENDS, BackendName
 from cudareduce.errors import BaselineError, UsageError
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.patterns import GIVEN, PATTERNS
 from cudareduce.reduction.sizes import counted

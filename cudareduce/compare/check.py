@@ -11,6 +11,8 @@ from typing import Protocol
 
 from cudareduce import __version__
 from cudareduce.budget import Deadline
+from cudareduce.catalog.front_matter import SOURCES
+from cudareduce.catalog.registry import Registry, load_registry
 from cudareduce.compare.baseline import (
     copied_rounds,
     identity,
@@ -54,9 +56,7 @@ from cudareduce.compare.verdicts import (
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.libraries.names import is_selected
-from cudareduce.library.front_matter import SOURCES
-from cudareduce.library.registry import Registry, load_registry
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import change_text

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import choose_backend, default_cache, why_unusable
+from cudareduce.backends.selection import choose_backend, default_cache, why_unusable
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import Choice, Registry, asked_for, load_registry
 from cudareduce.compare.check import time_trees
 from cudareduce.compare.machine_code import Disassembler, find_disassembler
 from cudareduce.compare.nvcc import (
@@ -39,10 +41,7 @@ from cudareduce.compare.units import (
 )
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
-from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Choice, Registry, asked_for, load_registry
 from cudareduce.progress import say
 from cudareduce.report.ci import Finding, comment_of, publish_findings
 from cudareduce.report.markdown import to_markdown
@@ -50,6 +49,7 @@ from cudareduce.report.publish import Outputs
 from cudareduce.report.section import Section
 from cudareduce.results.provenance import tool
 from cudareduce.results.store import check_writable, is_missing, write_text
+from cudareduce.text import group_by
 
 #: Turing to Blackwell: the oldest that CUDA 13 supports, and the newest of each generation.
 ARCHITECTURES = (75, 80, 90, 100, 120)

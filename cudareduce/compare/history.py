@@ -11,13 +11,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
+from cudareduce.catalog.registry import full_name
 from cudareduce.compare.baseline import load_timed
 from cudareduce.compare.change_points import FEWEST, THRESHOLD, Series, Verdict, all_series
 from cudareduce.compare.history_store import Entry, History, append, files, moment, read
 from cudareduce.compare.report import abbreviate, called, problem_text, reduction_text, shape_text
 from cudareduce.errors import UsageError
-from cudareduce.grouping import first_few, group_by
-from cudareduce.library.registry import full_name
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, publish_findings
@@ -27,6 +26,7 @@ from cudareduce.report.section import Section
 from cudareduce.report.sections import listed
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record
+from cudareduce.text import first_few, group_by
 
 
 def add(result: Path, folder: Path) -> int:

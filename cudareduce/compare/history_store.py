@@ -19,7 +19,7 @@ from typing import Any
 
 from cudareduce.compare.baseline import STRICT
 from cudareduce.errors import UsageError
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import Unfit, known_fields, parse
 

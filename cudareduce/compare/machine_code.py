@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from cudareduce.temporary import temporary_folder
 
 #: Modifiers that are kept: the width of memory accesses, and all modifiers of these opcodes.

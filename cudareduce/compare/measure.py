@@ -12,8 +12,8 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any, Self
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec, choose_backend, open_backend
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import BackendSpec, choose_backend, open_backend
 from cudareduce.bench.cases import chosen_anew
 from cudareduce.bench.command import floors_of, remarks_of
 from cudareduce.bench.records import Beside, Recorder
@@ -23,14 +23,14 @@ from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.run import run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.budget import Deadline
+from cudareduce.catalog.front_matter import SOURCES
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import Choice, Registry, asked_for
 from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
 from cudareduce.compare.trees import external_files, stored_tree
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.names import is_selected
-from cudareduce.library.front_matter import SOURCES
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import Choice, Registry, asked_for
 from cudareduce.progress import phase
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of

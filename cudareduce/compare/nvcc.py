@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from cudareduce.backend import Source
+from cudareduce.backends.cuda.driver_module import kernel_symbols, nvcc_text, symbol_of
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.compare.machine_code import (
     HASH_DIGITS,
     Disassembler,
@@ -27,17 +29,15 @@ from cudareduce.compare.machine_code import (
 from cudareduce.compare.units import Failed, Key, Side, Unit
 from cudareduce.cuda_source import NVCC_FLAGS, with_standard
 from cudareduce.errors import BuildError, EnvironmentProblem
-from cudareduce.gpu.driver_module import kernel_symbols, nvcc_text, symbol_of
-from cudareduce.grouping import group_by
 from cudareduce.launch.case import Case, unit_source
 from cudareduce.launch.prelude import Stage
-from cudareduce.library.kernel import Kernel
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from cudareduce.progress import phase
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Reduction, reduction_of
 from cudareduce.reduction.sizes import counted
 from cudareduce.temporary import temporary_folder
+from cudareduce.text import group_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from cudareduce.bench.command import verdict_codes
+from cudareduce.catalog.registry import Registry
 from cudareduce.compare.baseline import match
 from cudareduce.compare.request import Judging, Thresholds
 from cudareduce.compare.statistics import detectable_slowdown
@@ -26,8 +27,6 @@ from cudareduce.compare.verdicts import (
     machine,
 )
 from cudareduce.errors import BaselineError, worst_exit_code
-from cudareduce.grouping import first_few
-from cudareduce.library.registry import Registry
 from cudareduce.reduction.patterns import GIVEN
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.ci import Finding, comment_of, publish_findings
@@ -45,6 +44,7 @@ from cudareduce.report.numbers import (
 from cudareduce.report.publish import Outputs, Texts
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
+from cudareduce.text import first_few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cudareduce.catalog.front_matter import BadToml, line_of, parse, quoted
+from cudareduce.catalog.map_expression import read_map
+from cudareduce.catalog.registry import hint, kernels_folder
 from cudareduce.errors import UsageError
 from cudareduce.libraries.names import NAMES, is_selected
-from cudareduce.library.map_expression import read_map
-from cudareduce.library.registry import hint, kernels_folder
-from cudareduce.library.toml import BadToml, line_of, parse, quoted
 from cudareduce.reduction.operators import Map, Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 

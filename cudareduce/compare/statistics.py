@@ -25,7 +25,7 @@ from math import exp, expm1, log, log1p, sqrt
 import numpy as np
 
 from cudareduce.distributions import student_quantile
-from cudareduce.machine.device import EVENT_TICK_US
+from cudareduce.machine import EVENT_TICK_US
 
 #: Two-sided, so an interval that excludes no change is a one-sided test at 1 %.
 CONFIDENCE = 0.98

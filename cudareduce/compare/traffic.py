@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cudareduce.backends import counting_emulator
+from cudareduce.backends.selection import counting_emulator
 from cudareduce.errors import BuildError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.progress import phase
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, Worker, WorkerPool
 

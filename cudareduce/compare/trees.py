@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from cudareduce.backends import default_cache
+from cudareduce.backends.selection import default_cache
+from cudareduce.catalog.front_matter import SOURCES
+from cudareduce.catalog.kernel import Kernel, load_kernel
+from cudareduce.catalog.registry import Choice, Registry, kernel_files, load_registry
 from cudareduce.compare.request import CheckRequest
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions, Requested
 from cudareduce.launch.prelude import device_folder
-from cudareduce.library.front_matter import SOURCES
-from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import Choice, Registry, kernel_files, load_registry
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.results.record import Run
 from cudareduce.temporary import temporary_folder

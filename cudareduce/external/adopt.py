@@ -9,6 +9,10 @@ from math import prod
 from pathlib import Path
 
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Condition
+from cudareduce.catalog.front_matter import Finish
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.program import Program, Run
 from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.identify import Identification, Identity
 from cudareduce.external.options import NOTHING_REQUESTED, Requested
@@ -23,10 +27,6 @@ from cudareduce.external.program import (
 from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials, next_deadline
-from cudareduce.library.condition import Condition
-from cudareduce.library.front_matter import Finish
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.program import Program, Run
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.verify.verdict import is_outside_shared, is_synchronisation_fault
 

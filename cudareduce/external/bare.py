@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Condition
+from cudareduce.catalog.program import Address, Program
 from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.adopt import Adopted, adopt
 from cudareduce.external.device_code import DeviceFile, Function
@@ -33,8 +35,6 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import element_type
-from cudareduce.library.condition import Condition
-from cudareduce.library.program import Address, Program
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.verify.test_sets import literals
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudareduce.emulator.cache import Cache
+from cudareduce.backends.emulator.cache import Cache
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.external.preprocess import HEADERS, Preprocessed, preprocess
 from cudareduce.external.rewrite import LAUNCH, HostFunction, HostProgram, rewrite

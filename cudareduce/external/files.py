@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cudareduce.budget import Deadline
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.errors import CudareduceError, EnvironmentProblem, Undecided, UsageError
 from cudareduce.external.adopt import SIZES, Adopted, adopt
 from cudareduce.external.bare import BareFile
@@ -20,7 +21,6 @@ from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Reques
 from cudareduce.external.recorder import HostFile
 from cudareduce.external.recording import Recording
 from cudareduce.external.trial import budget, build_runtimes, next_deadline
-from cudareduce.library.kernel import Kernel
 
 #: Seconds for one file on an idle machine: to record, identify and verify it and to find the
 #: precondition under which it is right.

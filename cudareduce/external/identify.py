@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+from cudareduce.catalog.program import Address, FillStep, KernelStep, Program, Run, WriteStep
 from cudareduce.external.trial import Fault, Trials
-from cudareduce.library.program import Address, FillStep, KernelStep, Program, Run, WriteStep
 from cudareduce.reduction.dtypes import DTYPES, DType
 from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction

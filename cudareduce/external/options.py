@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from cudareduce.catalog.front_matter import Finish, GridRule
 from cudareduce.errors import UsageError
-from cudareduce.library.front_matter import Finish, GridRule
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Map, Reduction, reduction_of
 from cudareduce.reduction.sizes import parse_size

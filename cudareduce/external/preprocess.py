@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cudareduce.emulator.translation import DEFAULT_ARCH
+from cudareduce.backends.emulator.translation import DEFAULT_ARCH
 from cudareduce.errors import UsageError
 
 HEADERS = Path(__file__).parent / "include"

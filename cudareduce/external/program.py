@@ -9,6 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from cudareduce.catalog.front_matter import read_source
+from cudareduce.catalog.program import (
+    Address,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    Program,
+    ProgramStep,
+    Run,
+    Value,
+    Variable,
+    WriteStep,
+)
 from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.recording import (
@@ -22,19 +35,6 @@ from cudareduce.external.recording import (
     Scalar,
 )
 from cudareduce.external.roles import Roles, Segment
-from cudareduce.library.program import (
-    Address,
-    CopyStep,
-    FillStep,
-    KernelStep,
-    Program,
-    ProgramStep,
-    Run,
-    Value,
-    Variable,
-    WriteStep,
-)
-from cudareduce.library.source_text import read_source
 from cudareduce.reduction.dtypes import DTYPES
 
 _ADDRESS_BYTES = 8

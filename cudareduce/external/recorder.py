@@ -20,9 +20,9 @@ from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cudareduce.backends import default_cache
+from cudareduce.backends.emulator.cache import Cache
+from cudareduce.backends.selection import default_cache
 from cudareduce.budget import Deadline
-from cudareduce.emulator.cache import Cache
 from cudareduce.errors import UsageError
 from cudareduce.external.build import Executable, RecordingError, build
 from cudareduce.external.recording import Launch, Recording, Scalar

@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cudareduce.backend import Buffer, Source
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.toolchain import Toolchain, resolve_locations
+from cudareduce.backends.protocol import Buffer, Source
 from cudareduce.budget import Deadline
-from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.emulator.toolchain import Toolchain, resolve_locations
+from cudareduce.catalog.program import Program, Run
 from cudareduce.errors import BuildError, CudareduceError, Undecided
 from cudareduce.launch.bound import Replay
-from cudareduce.library.program import Program, Run
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.reduction.inputs import Array
 
 #: Seconds that one run may take, and compiling before the first.

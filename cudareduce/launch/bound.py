@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, KernelCall, Launch, Program
-from cudareduce.launch.case import Case, Prepared, Programs
-from cudareduce.launch.plan import Pass, Plan
-from cudareduce.library.program import (
+from cudareduce.backends.protocol import Backend, Buffer, KernelCall, Launch, Program
+from cudareduce.catalog.program import (
     Address,
     CopyStep,
     FillStep,
@@ -20,7 +18,9 @@ from cudareduce.library.program import (
     Value,
     WriteStep,
 )
-from cudareduce.library.program import Program as ExternalProgram
+from cudareduce.catalog.program import Program as ExternalProgram
+from cudareduce.launch.case import Case, Prepared, Programs
+from cudareduce.launch.plan import Pass, Plan
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.inputs import Array, as_numbers
 from cudareduce.reduction.reference import preset, reference

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cudareduce.backend import Backend, Program, Source
+from cudareduce.backends.protocol import Backend, Program, Source
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import Condition
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.plan import Plan, Problem, plan
 from cudareduce.launch.prelude import Unit, source
-from cudareduce.library.condition import Condition
-from cudareduce.library.kernel import Kernel
-from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
+from cudareduce.machine import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.operators import Reduction
 
 #: Elements per row, and rows, as requested. A kernel may use another shape of the same size.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isqrt, prod
 
+from cudareduce.catalog.front_matter import UNORDERED
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.program import Program, Run
 from cudareduce.errors import UsageError
 from cudareduce.launch.prelude import Stage, Unit, stage_of
 from cudareduce.launch.tree import Tree, ceil_div, declared_tree, depth_of, fixed_warps
-from cudareduce.library.front_matter import UNORDERED
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.program import Program, Run
-from cudareduce.machine.device import DEFAULT_LIMITS, DeviceLimits
+from cudareduce.machine import DEFAULT_LIMITS, DeviceLimits
 from cudareduce.reduction.operators import Reduction
 
 #: Largest grid in x that CUDA launches (CUDA C++ Programming Guide, technical specifications).

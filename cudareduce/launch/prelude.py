@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from cudareduce.backend import Source
-from cudareduce.library.kernel import Kernel
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.reduction.dtypes import DType
 from cudareduce.reduction.operators import Operator, Reduction
 

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cudareduce.library.front_matter import UNASSIGNED, UNORDERED
-from cudareduce.library.kernel import Kernel
+from cudareduce.catalog.front_matter import UNASSIGNED, UNORDERED
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.reduction.inputs import Array
 
 #: Hexadecimal digits of a hash: 48 bits, enough for a million trees.

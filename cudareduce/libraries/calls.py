@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cudareduce.backend import Buffer, Launch, TimedBackend
+from cudareduce.backends.protocol import Buffer, Launch, TimedBackend
 from cudareduce.errors import CudareduceError, OutOfMemory
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.libraries.contract import (

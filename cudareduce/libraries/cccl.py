@@ -24,7 +24,7 @@ from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
-from cudareduce.machine.host import installed, packaged
+from cudareduce.machine import installed, packaged
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import Reduction
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudareduce.backend import Launch
+from cudareduce.backends.protocol import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction

@@ -17,7 +17,7 @@ from cudareduce.libraries.contract import (
     PreparedCall,
     own_type_only,
 )
-from cudareduce.machine.host import packaged
+from cudareduce.machine import packaged
 
 _FILES = ("libcublas.so.13", "libcublas.so.12")
 #: CUBLAS_POINTER_MODE_DEVICE and CUBLAS_OP_T of cublas_api.h.

@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import Any
 
-from cudareduce.backend import Launch
+from cudareduce.backends.protocol import Launch
 from cudareduce.libraries.contract import CallRequest, Library, PreparedCall, own_type_only
 from cudareduce.libraries.interop import Cubin, in_order, launcher
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.backend import KernelCall, Launch
-from cudareduce.gpu.driver import library
-from cudareduce.gpu.driver_module import DriverModule
+from cudareduce.backends.cuda.driver import library
+from cudareduce.backends.cuda.driver_module import DriverModule
+from cudareduce.backends.protocol import KernelCall, Launch
 from cudareduce.libraries.contract import CallRequest
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
 from cudareduce.libraries.catalogue import Listing, libraries_of
 from cudareduce.libraries.contract import Library
-from cudareduce.library.kernel import Kernel
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.reduction.operators import Reduction
 from cudareduce.report.numbers import sms_text
 from cudareduce.timing.rounds import Timing

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cudareduce.gpu import driver
+from cudareduce.backends.cuda import driver
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.contract import CallRequest, Library, PreparedCall
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from cudareduce.backend import Launch
+from cudareduce.backends.protocol import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.contract import TYPED, AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import input_array, result_array

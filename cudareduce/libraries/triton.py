@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from cudareduce.backend import Launch
+from cudareduce.backends.protocol import Launch
 from cudareduce.launch.plan import Problem
 from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
 from cudareduce.libraries.interop import Cubin, in_order, launcher

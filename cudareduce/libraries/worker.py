@@ -15,9 +15,10 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from cudareduce.backend import Launch, TimedBackend
-from cudareduce.backends import open_timed
+from cudareduce.backends.protocol import Launch, TimedBackend
+from cudareduce.backends.selection import open_timed
 from cudareduce.budget import Deadline
+from cudareduce.catalog.condition import ALIGNED
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Programs, Shape, planned, programs_of
 from cudareduce.launch.plan import Plan, Problem
@@ -48,8 +49,7 @@ from cudareduce.libraries.job import (
     keyed,
     library_plan,
 )
-from cudareduce.library.condition import ALIGNED
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.patterns import patterns_for
 from cudareduce.reduction.reference import Reference
 from cudareduce.timing.rounds import Context, measure, over, remarks

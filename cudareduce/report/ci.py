@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
-from cudareduce.escapes import lines_shown, shown
-from cudareduce.grouping import first_few, group_by
 from cudareduce.progress import say
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.publish import Outputs, Texts, publish
 from cudareduce.report.section import Section
+from cudareduce.text import first_few, group_by, lines_shown, shown
 
 #: Marks the pull request comment, so that a workflow can find and replace it.
 MARKER = "<!-- cudareduce -->"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cudareduce.grouping import group_by
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.numbers import (
     DASH,
@@ -18,6 +17,7 @@ from cudareduce.report.numbers import (
     short_size,
 )
 from cudareduce.results.record import Record
+from cudareduce.text import group_by
 
 #: Titles of the sources of a streamed array.
 SOURCES = {"host": " from the host's memory", "file": " from a file"}

@@ -12,13 +12,13 @@ from html import escape
 from pathlib import Path
 
 from cudareduce.errors import UsageError
-from cudareduce.escapes import lines_shown, shown
 from cudareduce.reduction.sizes import parse_size
 from cudareduce.report.numbers import plain_text
 from cudareduce.report.section import Section, alignment
 from cudareduce.report.sections import by_size, sections
 from cudareduce.results.record import Run
 from cudareduce.results.store import load
+from cudareduce.text import lines_shown, shown
 
 _OPEN = re.compile(
     r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from cudareduce.machine.device import EVENT_TICK_US
+from cudareduce.machine import EVENT_TICK_US
 from cudareduce.reduction.sizes import counted
 
 DASH = "-"

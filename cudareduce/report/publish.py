@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from cudareduce.catalog.front_matter import SOURCES
 from cudareduce.errors import UsageError
-from cudareduce.escapes import json_shown
-from cudareduce.library.front_matter import SOURCES
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import check_writable, write_text
+from cudareduce.text import json_shown
 
 #: For each format, the function that renders it.
 Texts = Mapping[str, Callable[[], str]]

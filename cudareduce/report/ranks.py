@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
-from cudareduce.grouping import group_by
 from cudareduce.report.columns import COLUMNS, Column, verdict_text
 from cudareduce.report.numbers import DASH, short_size, size_text
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
+from cudareduce.text import group_by
 
 _ENGINE = Column("engine", lambda r: r.engine or "")
 _KERNEL = Column("kernel", lambda r: r.name or r.kernel)

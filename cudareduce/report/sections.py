@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from cudareduce.errors import UsageError
-from cudareduce.grouping import group_by
 from cudareduce.report.columns import (
     COLUMNS,
     SOURCES,
@@ -36,6 +35,7 @@ from cudareduce.report.numbers import (
 from cudareduce.report.ranks import rank_sections
 from cudareduce.report.section import Section
 from cudareduce.results.record import Record, Run
+from cudareduce.text import group_by
 
 _Item = TypeVar("_Item")
 

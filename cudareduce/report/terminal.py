@@ -9,8 +9,8 @@ from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.section import Section, alignment
+from cudareduce.text import lines_shown, shown
 
 if TYPE_CHECKING:
     from rich.table import Table

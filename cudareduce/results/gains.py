@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-from cudareduce.grouping import group_by
 from cudareduce.intervals import Interval, interval, paired
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load
+from cudareduce.text import group_by
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 #: Result files with the runs of whole families.

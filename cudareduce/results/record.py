@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cudareduce.intervals import known
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 
 #: Incremented when a field is removed or changes its meaning; a new field does not increment it.
 SCHEMA = 1

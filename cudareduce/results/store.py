@@ -19,10 +19,10 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cudareduce.errors import UsageError
-from cudareduce.escapes import shown
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.progress import say
 from cudareduce.results.record import COLUMNS, SCHEMA, VERDICTS, Record, Run
+from cudareduce.text import shown
 
 #: The types of JSON numbers, without bool, which is a subclass of int.
 _NUMBERS = frozenset((int, float))

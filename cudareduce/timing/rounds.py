@@ -18,10 +18,10 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from cudareduce.backend import Launch, Monitor, TimedBackend
+from cudareduce.backends.protocol import Launch, Monitor, TimedBackend
 from cudareduce.budget import Deadline
 from cudareduce.intervals import MIN_ROUNDS, Interval, interval, known, noise_pct
-from cudareduce.machine.device import EVENT_TICK_US, Conditions
+from cudareduce.machine import EVENT_TICK_US, Conditions
 from cudareduce.reduction.sizes import counted
 from cudareduce.timing.sampling import (
     COLD,

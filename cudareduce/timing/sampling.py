@@ -20,7 +20,7 @@ from math import ceil, inf
 from statistics import fmean, median
 from typing import Protocol
 
-from cudareduce.backend import Launch
+from cudareduce.backends.protocol import Launch
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval
 from cudareduce.timing.timer import DeviceTimer, repeated

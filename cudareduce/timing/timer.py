@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from random import Random
 
-from cudareduce.backend import (
+from cudareduce.backends.protocol import (
     Buffer,
     Gate,
     Graph,
@@ -21,7 +21,7 @@ from cudareduce.backend import (
     TimedBackend,
     build_all,
 )
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 
 #: Bytes read to flush the L2. Four times an H200's 60 MiB would be sufficient; reading 512 MiB also
 #: gives the host about 110 us to enqueue the launch (H200, 4.7 TB/s).

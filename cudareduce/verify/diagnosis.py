@@ -17,7 +17,7 @@ from time import process_time
 
 import numpy as np
 
-from cudareduce.backend import Backend
+from cudareduce.backends.protocol import Backend
 from cudareduce.errors import CudareduceError
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Prepared, Shape

@@ -11,12 +11,12 @@ from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.backends.emulator.toolchain import resolve_locations
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.budget import Deadline
-from cudareduce.emulator.toolchain import resolve_locations
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.errors import CudareduceError, EnvironmentProblem
-from cudareduce.library.kernel import Kernel
 from cudareduce.progress import say
 from cudareduce.verify.jobs import Job, combined, final_verdict, verify_job
 from cudareduce.verify.patterns import Inputs

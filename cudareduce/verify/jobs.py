@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from cudareduce.backend import Backend
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.protocol import Backend
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.errors import BuildError, OutOfMemory, TooManyBlocks
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Prepared, Shape, build

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cudareduce.backend import Buffer, SparseBackend
+from cudareduce.backends.protocol import Buffer, SparseBackend
+from cudareduce.catalog.front_matter import UNORDERED
 from cudareduce.errors import KernelFault, OutOfMemory
 from cudareduce.launch.bound import KEPT, arguments
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.front_matter import UNORDERED
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.inputs import Array, as_numbers, as_results, stored
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.reference import preset

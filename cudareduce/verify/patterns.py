@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
+from cudareduce.catalog.condition import ANY_INPUT, Condition, Positive
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
-from cudareduce.library.condition import ANY_INPUT, Condition, Positive
 from cudareduce.reduction.inputs import Array, make_all, without_nan
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.patterns import end_patterns, needs_schedules, patterns_for

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from cudareduce.backend import Buffer, TimedBackend
+from cudareduce.backends.protocol import Buffer, TimedBackend
 from cudareduce.launch.case import Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.reduction.dtypes import DType

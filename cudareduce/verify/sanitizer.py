@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudareduce.backends import open_backend
+from cudareduce.backends.selection import open_backend
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.machine.host import packaged
+from cudareduce.machine import packaged
 from cudareduce.temporary import temporary_folder
 from cudareduce.verify.jobs import Job, verify_job
 from cudareduce.verify.patterns import Inputs

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
+from cudareduce.catalog.registry import AUTO, AUTO_FIXED
 from cudareduce.cuda_source import parse_cuda, without_comments
 from cudareduce.errors import UsageError
 from cudareduce.launch.bound import KEPT
 from cudareduce.launch.case import Case, Prepared, Shape
-from cudareduce.library.registry import AUTO, AUTO_FIXED
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import Reduction, reduction_of
 

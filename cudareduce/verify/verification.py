@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer
+from cudareduce.backends.protocol import Backend, Buffer
 from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound, Workspaces
 from cudareduce.launch.case import Case, Prepared, Programs, Shape

@@ -288,7 +288,8 @@ def test_what_it_is_called(cudareduce: Call) -> None:
 def test_without_libraries_nothing_is_imported() -> None:
     code = (
         "import sys; from cudareduce.cli.main import run; "
-        "import cudareduce.compare.check, cudareduce.sweep.command, cudareduce.selftest.command; "
+        "import cudareduce.compare.check, cudareduce.analysis.sweep; "
+        "import cudareduce.timing.selftest.command; "
         f"run(['bench', '{KERNEL}', '--n', '33', '--backend', 'cpu', '--quiet']); "
         "new = {m for m in sys.modules if m.startswith('cudareduce.libraries')}; "
         "new |= {'torch', 'triton', 'cupy', 'numba', 'jax', 'pycuda', 'cuda'} & set(sys.modules); "

@@ -17,7 +17,7 @@ from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.launch.bound import Bound
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.results.store import load
 from cudareduce.verify.verdict import RIGHT
 from tests.conftest import ROOT, read_result

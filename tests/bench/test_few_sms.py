@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cudareduce.bench.jobs import Jobs
+from cudareduce.catalog.kernel import Kernel, load_kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.compare.baseline import identity, problem
 from cudareduce.launch.case import Case
-from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import reduction_of
 from tests.conftest import read_result
 from tests.fake_gpu import WATTS, FakeGpu, fake_gpu, quick, use

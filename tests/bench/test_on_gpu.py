@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.backend import Launch
-from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.backends.cuda import driver
+from cudareduce.backends.cuda.cuda import CudaBackend
+from cudareduce.backends.protocol import Launch
+from cudareduce.backends.selection import BackendSpec, open_cuda
 from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
-from cudareduce.gpu import driver
-from cudareduce.gpu.cuda import CudaBackend
+from cudareduce.catalog.kernel import load_kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Prepared, planned, programs_of
-from cudareduce.library.kernel import load_kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.inputs import make
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.rounds import Context, measure, same_context, warm_up

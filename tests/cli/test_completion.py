@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 
+from cudareduce.catalog.registry import Registry
 from cudareduce.cli.main import cli
-from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

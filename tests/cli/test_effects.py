@@ -111,7 +111,7 @@ def test_timing_options_without_a_gpu_are_reported(
     def missing(spec: object) -> None:
         raise EnvironmentProblem("there is none")
 
-    monkeypatch.setattr("cudareduce.backends.open_cuda", missing)
+    monkeypatch.setattr("cudareduce.backends.selection.open_cuda", missing)
     asked = ("bench", "reduce_v7_shuffle", "--n", "33")
     _, _, err = cudareduce(*asked, "--energy", "--timing", "cold,warm")
     assert err.count("--timing, --energy need a GPU, and have no effect here\n") == 1

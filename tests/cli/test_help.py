@@ -9,9 +9,9 @@ from collections.abc import Callable
 import click
 import pytest
 
+from cudareduce.catalog.registry import Registry
 from cudareduce.cli.main import cli
 from cudareduce.cli.options import RARE, TABLE
-from cudareduce.library.registry import Registry
 from tests.conftest import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

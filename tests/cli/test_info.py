@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from cudareduce import machine
+from cudareduce.analysis.profile import ncu
 from cudareduce.cli import info
 from cudareduce.cli.info import GpuState, notes
-from cudareduce.machine import host
-from cudareduce.profile import permission
-from tests.machine.test_host import tool
+from tests.test_machine import tool
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -23,7 +23,7 @@ Call = Callable[..., tuple[int, str, str]]
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with nothing on it but Python."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(host, "packaged", lambda path: [])
+    monkeypatch.setattr(machine, "packaged", lambda path: [])
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.setattr(info, "_version", lambda name: "not installed")
     monkeypatch.setattr(info, "_driver", lambda: "not found")
@@ -77,8 +77,8 @@ def test_broken_tools(
     limit_s: float, said: str,
 ) -> None:  # fmt: skip
     bare(monkeypatch, tmp_path)
-    run_version = host.run_version
-    monkeypatch.setattr(host, "run_version", lambda path: run_version(path, limit_s))
+    run_version = machine.run_version
+    monkeypatch.setattr(machine, "run_version", lambda path: run_version(path, limit_s))
     for name in ("nvcc", "g++", "ncu"):
         tool(tmp_path / "bin", script, name)
     code, out, _ = cudareduce("info")
@@ -169,10 +169,10 @@ def test_counters_for_administrators_are_told_how_to_be_had(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     parameters = tmp_path / "params"
-    monkeypatch.setattr(permission, "_PARAMETERS", parameters)
-    assert permission.counters() == "not found"
+    monkeypatch.setattr(ncu, "_PARAMETERS", parameters)
+    assert ncu.counters() == "not found"
     parameters.write_text("RmProfilingAdminOnly: 1\n")
-    only = permission.counters()
+    only = ncu.counters()
     assert only == "for administrators only"
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "NVreg_RestrictProfilingToAdminUsers=0" in next(notes(found(counters=only), H200, None))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from cudareduce import __version__
-from cudareduce.backends import BackendSpec, choose_backend
+from cudareduce.backends.cuda.driver import has_driver
+from cudareduce.backends.selection import BackendSpec, choose_backend
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.gpu.driver import has_driver
 from cudareduce.results.record import COLUMNS
 from tests.conftest import read_result
 
@@ -98,8 +98,8 @@ def test_pycuda_is_missed_only_where_there_is_a_driver(
     def refuse(spec: BackendSpec) -> None:
         raise EnvironmentProblem("PyCUDA is not installed")
 
-    monkeypatch.setattr("cudareduce.backends.open_cuda", refuse)
-    monkeypatch.setattr("cudareduce.backends.has_driver", lambda: driver)
+    monkeypatch.setattr("cudareduce.backends.selection.open_cuda", refuse)
+    monkeypatch.setattr("cudareduce.backends.selection.has_driver", lambda: driver)
     _, remarks = choose_backend("auto", 3, use_cache=False)
     assert remarks == (
         f"{cause}: running on the CPU emulator, results are checked, not timed.",

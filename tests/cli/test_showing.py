@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.catalog.registry import load_registry
 from cudareduce.compare.machine_code import find_disassembler
-from cudareduce.library.registry import load_registry
 from cudareduce.results.gains import gains, stored_runs
 from cudareduce.results.store import load, to_json
 from tests.conftest import ROOT

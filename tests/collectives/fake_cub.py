@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cudareduce.backends
+import cudareduce.backends.selection
 from cudareduce.libraries.worker import LibraryRunner
 from cudareduce.workers import Parent
 from tests.collectives.rank_processes import StreamGpu
@@ -56,5 +56,5 @@ class FakeRunner(LibraryRunner):
                 spec.cache, 1, H200, floor_us=300.0, bytes_per_us=4e6, event_us=0.0, lazy=True
             )
 
-        cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
+        cudareduce.backends.selection.open_cuda = opened  # type: ignore[assignment]
         super().__init__(parent)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.collectives.communicator import find_placement
 from tests.fake_gpu import FakeGpu, FilePeerMemory
 from tests.simulate import H200
@@ -48,8 +48,8 @@ def main() -> None:
         )  # fmt: skip
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("cudareduce.backends.default_cache", lambda: cache)
-    patch.setattr("cudareduce.backends.open_cuda", opened)
+    patch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
+    patch.setattr("cudareduce.backends.selection.open_cuda", opened)
     for module in ("check", "launcher"):
         patch.setattr(f"cudareduce.collectives.{module}.gpu_count", lambda: told.get("gpus", 2))
     for module in ("check", "launcher"):

@@ -9,7 +9,7 @@ import pytest
 
 from cudareduce.collectives.engines import COSTS, engine_record, fastest_kernel, record_choice
 from cudareduce.collectives.kernels import kernels_of, load_kernels
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.ranks import rank_sections
 from cudareduce.results.record import Record, Run

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.library.registry import Registry
+from cudareduce.catalog.registry import Registry
 from cudareduce.results.record import Run
 from cudareduce.results.store import load, to_json
 from tests.collectives.fake_ranks import CACHE, GPUS, PROGRAM

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.catalog.registry import load_registry
 from cudareduce.collectives.kernels import ExchangeKernel, load_kernels, source
 from cudareduce.collectives.names import COLLECTIVES
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import UsageError
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from cudareduce.reduction.operators import reduction_of
 
 EXCHANGES = load_kernels()

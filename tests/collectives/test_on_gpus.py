@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import Launch, Source
-from cudareduce.backends import BackendSpec, gpu_count, open_timed
+from cudareduce.backends.protocol import Launch, Source
+from cudareduce.backends.selection import BackendSpec, gpu_count, open_timed
 from cudareduce.collectives.communicator import Placement, connect
 from cudareduce.collectives.engines import Stage, kernel_engines
 from cudareduce.collectives.kernels import load_kernels

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.backends.selection import BackendSpec, open_backend
+from cudareduce.catalog.registry import load_registry
 from cudareduce.collectives import kernels, sharded
 from cudareduce.collectives.kernels import device_text
 from cudareduce.collectives.sharded import measure_sharded
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.record import Record
 from tests.collectives.rank_processes import StreamGpu, compile_nccl, connected, run_ranks

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from cudareduce.library.registry import kernels_folder
+from cudareduce.catalog.registry import kernels_folder
 from tests.fake_gpu import FakeGpu, quick, use
 
 SHUFFLE = kernels_folder() / "ladder" / "reduce_v7_shuffle.cu"

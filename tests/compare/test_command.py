@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cudareduce.bench.jobs import Jobs
-from cudareduce.library.registry import kernels_folder
+from cudareduce.catalog.registry import kernels_folder
 from tests.compare.conftest import Machine
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
@@ -368,7 +368,7 @@ def test_without_a_gpu(
         raise EnvironmentProblem("no GPU here")
 
     with monkeypatch.context() as patch:  # undone before the fake GPU of the other tests is
-        patch.setattr("cudareduce.backends.open_cuda", none)
+        patch.setattr("cudareduce.backends.selection.open_cuda", none)
         for ask in (("--baseline", baseline), ("--base", tree)):
             code, out, err = cudareduce("check", "kernel_*", *ask, "--kernels", tree)
             assert (code, out, err) == (6, "", "cudareduce: no GPU here\n")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cudareduce.bench.jobs import Jobs
+from cudareduce.catalog.registry import kernels_folder
 from cudareduce.compare.compile_check import CONTROLS
 from cudareduce.errors import KernelFault
-from cudareduce.library.registry import kernels_folder
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from tests.compare.test_measure import cut_at
 from tests.fake_gpu import fake_gpu
 

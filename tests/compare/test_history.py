@@ -15,7 +15,7 @@ import pytest
 
 from cudareduce.compare.change_points import all_series, change_points
 from cudareduce.compare.history_store import append, read
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.results.record import Run
 from cudareduce.results.store import to_json, write_text
 from tests.simulate import H200, record, rounds

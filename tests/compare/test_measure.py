@@ -15,12 +15,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench.settings import Settings
+from cudareduce.catalog.registry import Registry
 from cudareduce.compare.measure import Batch, Bencher, measure_in_fresh_process
 from cudareduce.compare.verdicts import Remeasured
 from cudareduce.errors import EnvironmentProblem, KernelFault
-from cudareduce.library.registry import Registry
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.store import load
 from tests.compare.conftest import Machine

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
+from cudareduce.catalog.registry import kernels_folder
 from cudareduce.cli.main import run
-from cudareduce.library.registry import kernels_folder
 from tests.conftest import read_result
 
 pytestmark = pytest.mark.gpu

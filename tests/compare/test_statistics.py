@@ -20,7 +20,7 @@ from cudareduce.compare.statistics import (
     shift_by_ranks,
 )
 from cudareduce.compare.verdicts import Rules, compare
-from cudareduce.machine.device import EVENT_TICK_US
+from cudareduce.machine import EVENT_TICK_US
 from cudareduce.results.record import Record
 from tests.compare.rates import MACHINES, run_rates, run_records
 from tests.simulate import record, rounds

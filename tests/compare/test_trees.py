@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import kernels_folder
 from cudareduce.compare.request import CheckRequest, Judging
 from cudareduce.compare.trees import base_files, base_tree
 from cudareduce.launch.prelude import device_folder, source
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import kernels_folder
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.report.publish import Outputs
 

@@ -18,7 +18,7 @@ from cudareduce.compare.check import check_rows, confirm_rows
 from cudareduce.compare.report import Report, exit_code, verdict_sections
 from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
 from cudareduce.compare.verdicts import SAME_CODE, Outcome, Remeasured, Row, Rules, compare, machine
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record, Run
 from cudareduce.results.store import load, to_json, write_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from cudareduce.backend import Source
-from cudareduce.gpu.driver_module import nvcc_text
-from cudareduce.library.kernel import Kernel
-from cudareduce.machine.host import installed
+from cudareduce.backends.cuda.driver_module import nvcc_text
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.machine import installed
 
 
 def cubin_of(kernel: Kernel, folder: Path) -> bytes:

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.program import Address, FillStep
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.identify import _overflows
 from cudareduce.external.options import LaunchOptions
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.program import Address, FillStep
 from cudareduce.reduction.dtypes import DTYPES
 
 BLOCK_SUMS = """

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.errors import UsageError
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions, Requested
-from cudareduce.library.kernel import Kernel
 
 #: Each launches kernels many times on the emulator until their roles are known.
 pytestmark = pytest.mark.long

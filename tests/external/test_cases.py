@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.backends.cuda.driver_module import kernel_symbols, symbol_of
 from cudareduce.external.files import ExternalFiles
 from cudareduce.external.options import LaunchOptions
-from cudareduce.gpu.driver_module import kernel_symbols, symbol_of
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from tests.external.nvcc import cubin_of
 
 Call = Callable[..., tuple[int, str, str]]

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.backend import Source
-from cudareduce.emulator.cpu import CpuBackend
-from cudareduce.gpu.driver_module import demangled, symbol_of
-from cudareduce.launch.bound import Bound
-from cudareduce.launch.case import Case, programs_of
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.program import (
+from cudareduce.backends.cuda.driver_module import demangled, symbol_of
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.program import (
     Address,
     FillStep,
     KernelStep,
@@ -22,6 +20,8 @@ from cudareduce.library.program import (
     Value,
     Variable,
 )
+from cudareduce.launch.bound import Bound
+from cudareduce.launch.case import Case, programs_of
 from cudareduce.reduction.operators import reduction_of
 
 TEXT = """

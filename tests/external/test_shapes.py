@@ -9,13 +9,13 @@ import pytest
 
 from cudareduce.bench.preconditions import _has_cause, _size_condition
 from cudareduce.budget import Deadline
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.external.bare import BareKernel, command_to_copy
 from cudareduce.external.device_code import read_device_file
 from cudareduce.external.options import LaunchOptions
 from cudareduce.external.recorder import argument_choices
 from cudareduce.external.trial import next_deadline
 from cudareduce.launch.case import Case
-from cudareduce.library.kernel import Kernel
 from cudareduce.reduction.operators import reduction_of
 
 Call = Callable[..., tuple[int, str, str]]

@@ -20,12 +20,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cudareduce.catalog.front_matter import KEYS, read_front_matter
+from cudareduce.catalog.kernel import load_kernel
 from cudareduce.compare.check import compare_files
 from cudareduce.compare.request import CompareRequest, Judging
 from cudareduce.errors import CudareduceError, UsageError
 from cudareduce.external.device_code import read_device_file
-from cudareduce.library.front_matter import KEYS, read_front_matter
-from cudareduce.library.kernel import load_kernel
 from cudareduce.reduction.sizes import parse_sizes
 from cudareduce.report.publish import Outputs
 from cudareduce.results.store import load

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import Pass, Plan, Problem, plan
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.operators import reduction_of
 
 #: Walks of which no header says what a block takes.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import UsageError
 from cudareduce.launch.plan import MAX_GRID, Pass, Plan, Problem, plan
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import Map, reduction_of
 
 KERNELS = load_registry().kernels

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cudareduce.catalog.registry import Registry
 from cudareduce.launch.case import Case
 from cudareduce.launch.tree import Forest, Join, Tree
-from cudareduce.library.registry import Registry
 from cudareduce.reduction.operators import reduction_of
 
 Nested = int | tuple["Nested", ...]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import cudareduce.backends
+import cudareduce.backends.selection
 from cudareduce.errors import OutOfMemory
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.contract import AbsentError, CallRequest, Library, PreparedCall
@@ -42,7 +42,7 @@ class FakeRunner(LibraryRunner):
             GPUS[:] = [quick(spec.cache, 1)]
             return GPUS[0]
 
-        cudareduce.backends.open_cuda = opened  # type: ignore[assignment]
+        cudareduce.backends.selection.open_cuda = opened  # type: ignore[assignment]
         super().__init__(parent)
 
 

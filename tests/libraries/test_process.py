@@ -13,14 +13,14 @@ from time import monotonic, sleep
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.budget import Deadline
+from cudareduce.catalog.registry import Registry
 from cudareduce.launch.case import Case
 from cudareduce.libraries.catalogue import Listing
 from cudareduce.libraries.job import Job, Outcome
 from cudareduce.libraries.session import LibraryWorkers
 from cudareduce.libraries.worker import LibraryRunner
-from cudareduce.library.registry import Registry
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.sampling import COLD
 from tests.conftest import ROOT
@@ -236,7 +236,7 @@ def test_a_lock_of_a_library_prints_no_warning(cache: Path) -> None:
     printed a warning about it."""
     code = (
         "from pathlib import Path; from cudareduce.budget import Deadline; "
-        "from cudareduce.library.registry import load_registry; "
+        "from cudareduce.catalog.registry import load_registry; "
         "from cudareduce.libraries.session import LibraryWorkers; "
         "from tests.libraries.fakes import FakeRunner; "
         "from tests.libraries.test_process import job\n"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from cudareduce.library.registry import load_registry
+from cudareduce.catalog.registry import load_registry
 from cudareduce.verify.jobs import Job
 from tests.mutants.judge import Judge, Judged, opened
 from tests.mutants.machine_code import comparison

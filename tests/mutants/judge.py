@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cudareduce.backends import BackendSpec, open_backend
+from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.bench.jobs import Jobs
 from cudareduce.bench.request import (
     Machine,
@@ -21,9 +21,9 @@ from cudareduce.bench.request import (
     verify_settings,
 )
 from cudareduce.budget import Deadline
+from cudareduce.catalog.kernel import Kernel
 from cudareduce.launch.case import Case, Prepared, planned
-from cudareduce.library.kernel import Kernel
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.report.publish import Outputs
 from cudareduce.verify.isolation import Isolation

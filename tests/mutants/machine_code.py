@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from cudareduce.backend import Source
+from cudareduce.backends.protocol import Source
 from cudareduce.compare.nvcc import Nvcc, find_nvcc
 from cudareduce.errors import BuildError, EnvironmentProblem
 from cudareduce.launch.case import unit_source

@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from unittest.mock import patch
 
-from cudareduce.backends import open_backend
+from cudareduce.backends.selection import open_backend
+from cudareduce.catalog.registry import load_registry
 from cudareduce.launch import prelude
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.verify.jobs import Job, verify_job
 from cudareduce.verify.patterns import Inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.library.registry import Registry
+from cudareduce.catalog.registry import Registry
 from tests.conftest import ROOT
 from tests.mutants.__main__ import Subject, main, some, subjects
 from tests.mutants.judge import opened

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import UsageError
 from cudareduce.launch.case import Case
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.dtypes import DTYPES, accumulator
 from cudareduce.reduction.inputs import as_numbers, make_all
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.escapes import json_shown, lines_shown, shown, source_shown
 from cudareduce.report.ci import MARKER, Finding, comment_of, workflow_commands
+from cudareduce.text import json_shown, lines_shown, shown, source_shown
 from tests.conftest import ROOT
 
 ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/checkout"}

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.escapes import lines_shown, shown
 from cudareduce.report.ci import Finding, junit, workflow_commands
 from cudareduce.report.markdown import to_markdown
 from cudareduce.report.section import Section
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.store import load, to_csv, to_json
+from cudareduce.text import lines_shown, shown
 from tests.conftest import ROOT, read_result
 
 Call = Callable[..., tuple[int, str, str]]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.report.sections import sections
 from cudareduce.report.terminal import print_sections
 from cudareduce.results.record import Record, Run

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudareduce.machine.device import DeviceInfo
+from cudareduce.machine import DeviceInfo
 from cudareduce.results.provenance import tool
 from cudareduce.results.record import VERDICTS, Record, Run
 from cudareduce.results.store import load, run_of, to_json

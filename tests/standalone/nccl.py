@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from cudareduce.collectives.nccl import FILE_NAME
-from cudareduce.machine.host import packaged
+from cudareduce.machine import packaged
 from tests.conftest import read_result
 from tests.standalone.programs import HERE, compiled, ran
 

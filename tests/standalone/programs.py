@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 
 HERE = Path(__file__).parent
 

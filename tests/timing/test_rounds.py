@@ -12,7 +12,7 @@ import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.intervals import interval, noise_pct, paired
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.timing.rounds import (
     Context,
     Contexts,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cudareduce.backends.cuda.cuda import CudaBackend
 from cudareduce.errors import CudareduceError, EnvironmentProblem, OutOfMemory
-from cudareduce.gpu.cuda import CudaBackend
-from cudareduce.machine.device import DeviceInfo, DeviceLimits
+from cudareduce.machine import DeviceInfo, DeviceLimits
 from cudareduce.timing.timer import FLUSH_BYTES, RING_PERIOD, DeviceTimer
 
 
@@ -116,6 +116,6 @@ def test_a_refused_context_is_an_environment_or_memory_problem(
     pycuda = SimpleNamespace(
         Device=Device(said), Stream=SimpleNamespace, Error=Refused, MemoryError=NoMemory
     )
-    monkeypatch.setattr("cudareduce.gpu.driver.load", lambda: pycuda)
+    monkeypatch.setattr("cudareduce.backends.cuda.driver.load", lambda: pycuda)
     with CudaBackend() as backend, pytest.raises(becomes, match="context"), backend.another():
         pass

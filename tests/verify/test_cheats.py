@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.library.kernel import load_kernel
+from cudareduce.catalog.kernel import load_kernel
 from tests.conftest import ROOT, read_result
 from tests.fake_gpu import FakeGpu, use
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudareduce.emulator.program import merged_races
+from cudareduce.backends.emulator.program import merged_races
 from cudareduce.verify.diagnosis import describe
 
 Call = Callable[..., tuple[int, str, str]]

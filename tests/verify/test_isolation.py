@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.errors import EnvironmentProblem
 from cudareduce.verify import isolation
 from cudareduce.verify.isolation import Verifier, _next

@@ -8,13 +8,13 @@ from math import inf
 
 import pytest
 
-from cudareduce.backend import Backend
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.protocol import Backend
+from cudareduce.catalog.kernel import Kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
-from cudareduce.library.kernel import Kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, Map, Reduction, reduction_of
 from cudareduce.verify.test_sets import ROW_SHAPES, race_test_sets

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.budget import Deadline
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.catalog.kernel import Kernel, load_kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.launch.case import Case, Prepared, build, planned
-from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job

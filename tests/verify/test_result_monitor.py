@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudareduce.catalog.map_expression import read_map
+from cudareduce.catalog.registry import Registry
 from cudareduce.errors import NotEmulated
 from cudareduce.launch.case import Case, build
-from cudareduce.library.map_expression import read_map
-from cudareduce.library.registry import Registry
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.timing.sampling import COLD, Sampler
 from cudareduce.verify.result_monitor import OwnBuffers, TimedData

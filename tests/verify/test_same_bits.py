@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cudareduce.backends import BackendSpec, open_cuda
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.selection import BackendSpec, open_cuda
+from cudareduce.catalog.registry import Registry
 from cudareduce.launch.plan import Problem, plan
-from cudareduce.library.registry import Registry
-from cudareduce.machine.device import DeviceLimits
+from cudareduce.machine import DeviceLimits
 from cudareduce.reduction.operators import reduction_of
 from tests.same_bits import NAME, STORED, answer, answers, elements
 

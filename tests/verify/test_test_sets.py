@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench.jobs import Jobs
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.catalog.kernel import load_kernel
+from cudareduce.catalog.registry import kernel_files
 from cudareduce.errors import BuildError, UsageError
 from cudareduce.launch.case import Case, Prepared, build, planned
-from cudareduce.library.kernel import load_kernel
-from cudareduce.library.registry import kernel_files
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.verify.jobs import Job, combined, final_verdict, limited, verify_job
 from cudareduce.verify.patterns import Inputs, inputs_for

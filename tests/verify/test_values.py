@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.emulator.cpu import CpuBackend
+from cudareduce.backends.emulator.cpu import CpuBackend
+from cudareduce.catalog.kernel import load_kernel
 from cudareduce.errors import BuildError
 from cudareduce.launch.case import Case, Prepared, build, planned
-from cudareduce.library.kernel import load_kernel
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.reduction.reference import Reference
 from cudareduce.verify.verdict import Verdict, judge

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.backends import BackendSpec
+from cudareduce.backends.selection import BackendSpec
 from cudareduce.budget import Deadline
+from cudareduce.catalog.kernel import load_kernel
+from cudareduce.catalog.registry import load_registry
 from cudareduce.launch.case import Case, Prepared, Shape, planned
-from cudareduce.library.kernel import load_kernel
-from cudareduce.library.registry import load_registry
-from cudareduce.machine.device import DEFAULT_LIMITS
+from cudareduce.machine import DEFAULT_LIMITS
 from cudareduce.reduction.operators import OPERATORS, reduction_of
 from cudareduce.verify.isolation import Isolation
 from cudareduce.verify.jobs import Job

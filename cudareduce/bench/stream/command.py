@@ -25,8 +25,8 @@ from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.run import SINGLE_RANK, SingleRank, Streams, run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.bench.telling import closing_line
+from cudareduce.catalog.registry import Choice, load_registry
 from cudareduce.errors import UsageError, worst_exit_code
-from cudareduce.library.registry import Choice, load_registry
 from cudareduce.progress import say
 from cudareduce.reduction.sizes import counted
 from cudareduce.report.publish import publish

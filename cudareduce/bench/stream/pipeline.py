@@ -12,14 +12,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudareduce.backend import Backend, Buffer, Source, StreamBackend, TimedBackend, build_all
+from cudareduce.backends.protocol import (
+    Backend,
+    Buffer,
+    Source,
+    StreamBackend,
+    TimedBackend,
+    build_all,
+)
 from cudareduce.bench.stream.source import pages
 from cudareduce.errors import KernelFault
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, Programs, programs_of
 from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import prelude
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.reduction.inputs import Array, make
 from cudareduce.reduction.operators import Reduction
 

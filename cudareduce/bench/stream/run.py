@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudareduce.backend import Buffer, TimedBackend
+from cudareduce.backends.protocol import Buffer, TimedBackend
 from cudareduce.bench.cases import cases
 from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.records import bandwidth, case_fields, conditions_of
@@ -43,12 +43,12 @@ from cudareduce.bench.stream.source import (
     pages,
     read_content,
 )
+from cudareduce.catalog.registry import Choice
 from cudareduce.errors import KernelFault, OutOfMemory, UsageError
 from cudareduce.intervals import noise_pct
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan, Problem
-from cudareduce.library.registry import Choice
-from cudareduce.machine.device import Conditions
+from cudareduce.machine import Conditions
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.patterns import GIVEN

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from cudareduce.errors import OutOfMemory, UsageError
-from cudareduce.machine.host import cpu_count
+from cudareduce.machine import cpu_count
 from cudareduce.reduction.dtypes import DTYPES, DType
 from cudareduce.reduction.inputs import (
     Array,

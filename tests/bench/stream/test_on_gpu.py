@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudareduce.backends import BackendSpec, open_cuda
+from cudareduce.backends.cuda.cuda import CudaBackend
+from cudareduce.backends.selection import BackendSpec, open_cuda
 from cudareduce.bench.stream.source import pages
-from cudareduce.gpu.cuda import CudaBackend
 from tests.conftest import read_result
 
 pytestmark = pytest.mark.gpu

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cudareduce.backend import Source
+from cudareduce.backends.protocol import Source
+from cudareduce.catalog.registry import kernels_folder
 from cudareduce.cli.main import run
 from cudareduce.compare.machine_code import Code, Disassembler
 from cudareduce.compare.nvcc import Compiled, Nvcc
 from cudareduce.errors import BuildError
-from cudareduce.library.registry import kernels_folder
 
 #: In a header: the one reduction that is compiled for every architecture.
 ONLY = 'dtypes = ["float32"]\nops = ["sum"]'
@@ -109,7 +109,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
     ask = ["check", "--compile", "--baseline", str(path), "--arch", "90", "--update-baseline",
            "--quiet"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cudareduce.library.registry.kernels_folder", lambda: planted)
+        patch.setattr("cudareduce.catalog.registry.kernels_folder", lambda: planted)
         assert run(ask) == 0
     text = path.read_text()
     assert len(json.loads(text)["units"]) == 3

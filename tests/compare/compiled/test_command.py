@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cudareduce.catalog.registry import kernels_folder, load_registry
 from cudareduce.compare.compile_check import exit_codes, undecided_notes
 from cudareduce.compare.machine_code import (
     Code,
@@ -28,8 +29,7 @@ from cudareduce.compare.traffic import Traffic
 from cudareduce.compare.unit_verdicts import UnitRow, compare_units
 from cudareduce.compare.units import Failed, Side, Unit, load, to_json
 from cudareduce.errors import EnvironmentProblem
-from cudareduce.library.registry import kernels_folder, load_registry
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 from cudareduce.reduction.operators import reduction_of
 from tests.compare.test_verdicts import with_fields
 from tests.conftest import ROOT
@@ -469,7 +469,7 @@ def test_a_kernel_of_the_package_may_not_spill(
     """The same file as above, in the place of the kernels that come with the package."""
     edit(tree, "my_reduce_v7_shuffle", BOUNDS, SPILL)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setattr("cudareduce.library.registry.kernels_folder", lambda: tree)
+    monkeypatch.setattr("cudareduce.catalog.registry.kernels_folder", lambda: tree)
     code, out, _ = cudareduce("check", "--compile", "--baseline", baseline, *MINE)
     assert code == 1
     assert "3 compared: 1 BROKEN, 2 SAME" in out

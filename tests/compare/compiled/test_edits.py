@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cudareduce.catalog.kernel import Kernel, load_kernel
+from cudareduce.catalog.registry import kernels_folder
 from cudareduce.compare.compile_check import Tools, changed_kernels, find_tools, with_traffic
 from cudareduce.compare.machine_code import find_disassembler
 from cudareduce.compare.nvcc import compile_all, jobs
 from cudareduce.compare.unit_verdicts import UnitRow, compare_units
-from cudareduce.library.kernel import Kernel, load_kernel
-from cudareduce.library.registry import kernels_folder
-from cudareduce.machine.host import installed
+from cudareduce.machine import installed
 
 pytestmark = pytest.mark.skipif(
     not list(installed("nvcc")) or find_disassembler() is None,

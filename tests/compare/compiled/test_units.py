@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cudareduce.catalog.registry import load_registry
 from cudareduce.compare.nvcc import jobs, main_reduction, sample_of, sample_reductions
-from cudareduce.library.registry import load_registry
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.reduction.operators import OPERATORS, reduction_of
 

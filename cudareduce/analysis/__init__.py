@@ -1,0 +1,1 @@
+"""Commands that explain times and results: profile, reveal, sweep, tune, reproduce."""

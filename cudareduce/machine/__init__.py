@@ -1,1 +1,0 @@
-"""Properties of the GPU and of the host, as result files record them."""

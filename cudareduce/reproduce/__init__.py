@@ -1,1 +1,0 @@
-"""Repeats published experiments and compares the results with the published figures."""

@@ -1,1 +1,0 @@
-"""Times over a range of sizes or SMs, and models fitted to them."""
