@@ -32,6 +32,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kMostCopied = size_t(16) << 20;  // what a longer copy holds does not matter
 constexpr int kMostAlike = 256;
+constexpr int kMostRepeated = 1 << 14;  // a loop that repeats a step more often has no end of use
 constexpr size_t kDeviceMemory = size_t(80) << 30;
 
 struct Range {
@@ -110,18 +111,22 @@ void write_line(const std::string &line) {
   }
 }
 
+void end(const char *why) {
+  sink = nullptr;
+  write_line(std::string("ended\t") + why);
+  _exit(0);
+}
+
 // Whether a step is one of the first that are alike: loops that measure repeat the same launch.
 bool is_kept(const std::string &line) {
   static auto &seen = *new std::unordered_map<std::string, int>;
-  return ++seen[line] <= kMostAlike;
+  const int count = ++seen[line];
+  if (count > kMostRepeated) end("it repeated a step without end");
+  return count <= kMostAlike;
 }
 
 void step() {
-  if (steps_left-- == 0) {
-    sink = nullptr;
-    write_line("ended\tit took more steps than are recorded");
-    _exit(0);
-  }
+  if (steps_left-- == 0) end("it took more steps than are recorded");
 }
 
 std::string text(const char *format, ...) {

@@ -26,6 +26,10 @@ from cudareduce.external.recording import (
 
 #: A host that repeats its launches to time them repeats at most so many steps at a time.
 _LONGEST_PERIOD = 24
+#: Steps that are divided into programs.
+_MOST_STEPS = 1000
+#: Launches of earlier programs that may have written what a program reads.
+_MOST_BEFORE = 64
 #: Values that an unknown caller makes room for in each of its buffers.
 _LEAST_ROOM = 1024
 #: The names of DTYPES by the C++ names of types, as the compiler resolves them.
@@ -125,7 +129,8 @@ def segments(recording: Recording) -> list[Segment]:
     before: list[Launch] = []  # of programs that have ended
 
     def end(reads: Sequence[CopyOut]) -> None:
-        own = _with_writers([s for s in launched if isinstance(s, Launch)], before)
+        own = [s for s in launched if isinstance(s, Launch)]
+        own = _with_writers(own, before[-_MOST_BEFORE:])
         used = {p.buffer for launch in own for p, _ in _pointers(launch)}
         first = [s for s in prepared if _target(s) in used]
         earlier = [s for s in own if s not in launched]
@@ -138,7 +143,7 @@ def segments(recording: Recording) -> list[Segment]:
 
     reads: list[CopyOut] = []
     repeated: set[str] = set()
-    steps = _without_repeats(recording.steps, repeated)
+    steps = _first_programs(_without_repeats(recording.steps, repeated))
     for k, step in enumerate(steps):
         if isinstance(step, CopyOut):
             reads.append(step)
@@ -163,6 +168,15 @@ def segments(recording: Recording) -> list[Segment]:
     if any(isinstance(s, Launch) for s in launched):
         end(reads)
     return _with_shared_reads(found)
+
+
+def _first_programs(steps: list[Step]) -> list[Step]:
+    """The steps up to a result that the host reads, if there are very many: a loop without end that
+    allocates memory for each launch."""
+    if len(steps) <= _MOST_STEPS:
+        return steps
+    reads = [k for k, step in enumerate(steps[:_MOST_STEPS]) if isinstance(step, CopyOut)]
+    return steps[: reads[-1] + 1] if reads else steps
 
 
 def _with_shared_reads(found: list[Segment]) -> list[Segment]:

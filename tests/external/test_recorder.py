@@ -19,6 +19,7 @@ from cudareduce.external.recording import (
     Recording,
     Scalar,
 )
+from cudareduce.external.roles import segments
 
 
 @pytest.fixture(scope="module")
@@ -363,3 +364,27 @@ def test_no_other_sizes(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1);"))
     assert HostFile(path, cache=cache).record_sizes((33,)) == ()
+
+
+LOOP_WITHOUT_END = """
+__global__ void add(const int *x, int *sum) { atomicAdd(sum, x[threadIdx.x]); }
+int main() {
+  int host[64] = {}, result, *x, *sum;
+  cudaMalloc(&x, sizeof host);
+  cudaMalloc(&sum, sizeof(int));
+  cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice);
+  for (;;) {
+    cudaMemset(sum, 0, sizeof(int));
+    add<<<1, 64>>>(x, sum);
+    cudaMemcpy(&result, sum, sizeof(int), cudaMemcpyDeviceToHost);
+  }
+}
+"""
+
+
+def test_a_loop_without_end_is_recorded_once(tmp_path: Path) -> None:
+    path = tmp_path / "loop.cu"
+    path.write_text(LOOP_WITHOUT_END)
+    [recording] = HostFile(path, cache=tmp_path / "cache").record()
+    assert recording.ended == "it repeated a step without end"
+    assert len(segments(recording)) == 1
