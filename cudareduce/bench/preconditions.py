@@ -247,6 +247,8 @@ def _with_precondition(
         return None, ""  # no author documents that a block is too large for its input
     if sizes and "most" in sizes and (bug := _bug_beyond(case, good, failed)):
         return None, bug
+    if sizes is None and (only := _one_block(case, good)):
+        return _asking(case, sizes=only), ""
     if sizes is None or len(good) < min(_FEWEST, len(outcomes)):
         return None, ""
     found, clear = _asking(whole, **sizes), sizes.get("most", 2**62) // 4
@@ -277,6 +279,16 @@ def _with_precondition(
     if sizes and of_integers and (found.precondition.within or found.precondition.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong
     return found, ""
+
+
+def _one_block(case: Case, good: Sequence[Shape]) -> tuple[int, ...]:
+    """The only right size of a program, if it is one block of as many threads; else none."""
+    program = case.kernel.program
+    if program is None or len(good) != 1 or (run := program.run(*good[0])) is None:
+        return ()
+    n = good[0][0]
+    alone = all((prod(one.grid), prod(one.block)) == (1, n) for one in run.launches)
+    return (n,) if alone and n > 1 else ()
 
 
 def _own_size_excluded(

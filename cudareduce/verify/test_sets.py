@@ -86,6 +86,8 @@ _MANY_ROWS = 12
 _BYTES_OF_16_BITS = 150
 #: Most elements at which a program is verified because that is the size in its file.
 _MOST_OWN = 2**21
+#: Blocks that wait for each other and that the emulator runs at a time.
+_MOST_BLOCKS_AT_ONCE = 256
 #: Number of blocks that a 16-bit counter cannot count.
 _BLOCKS_16_BITS = 2**16
 #: Further blocks, so that a wrapped counter does not end where a correct one does.
@@ -133,6 +135,7 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     allowed = [shape for shape in shapes if case.precondition.why_not(*shape) is None]
     if most is None:
         return tuple(allowed)
+    allowed = [shape for shape in allowed if _runs_at_once(case, shape)] or allowed
     small = [shape for shape in allowed if prod(shape) <= _FEW]
     if case.kernel.scope == "rows" and len(small) > _MANY_ROWS:  # each has many threads
         small = [*small[: _MANY_ROWS // 2], *small[_MANY_ROWS // 2 :: 3]]
@@ -152,6 +155,13 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     if own in allowed and own not in chosen and prod(own) <= min(most, _MOST_OWN):
         chosen.append(own)
     return tuple(sorted(chosen, key=prod))
+
+
+def _runs_at_once(case: Case, shape: Shape) -> bool:
+    """True unless a cooperative launch has more blocks than the emulator runs at a time."""
+    run = case.kernel.program.run(*shape) if case.kernel.program else None
+    launches = run.launches if run else ()
+    return all(not one.cooperative or prod(one.grid) <= _MOST_BLOCKS_AT_ONCE for one in launches)
 
 
 def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Shape, ...]:
