@@ -24,7 +24,7 @@ from cudareduce.external.program import (
     limit_initial,
     program_of,
 )
-from cudareduce.external.recording import Launch, Pointer, Recording, Scalar
+from cudareduce.external.recording import CopyIn, Launch, Pointer, Recording, Scalar
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials, next_deadline
 from cudareduce.reduction.dtypes import DTYPES
@@ -50,6 +50,8 @@ _TOO_SLOW = (
     "cannot be identified in time: its launches take too long on the emulator, so let the file use "
     "fewer elements or blocks, or give a longer --max-time"
 )
+#: What the type of a pointer to a function contains.
+_FUNCTION = "(*)("
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -144,6 +146,9 @@ def _adopted(
 ) -> Kernel | CudareduceError:
     """The kernel of one program; else why it is left out."""
     reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
+    if any(_FUNCTION in cpp for one in reference.launches for _, cpp in one.parameters):
+        why = "gets a device function as an argument, which cannot be replayed"
+        return UsageError(f"{_name(sized.shown)} {why}")
     texts: dict[int, str] = {}
     tried: list[tuple[_Attempt, str]] = []
     best: tuple[_Attempt, Identity, str] | None = None
@@ -183,6 +188,9 @@ def _adopted(
         attempt, identity, initial = best
         return attempt.kernel(identity, initial)
     for attempt, initial in tried if nearest else ():
+        if not initial and (kernel := _if_set(sized, attempt, trials, texts, requested)):
+            return kernel
+    for attempt, initial in tried if nearest else ():
         identity = attempt.identification.requested() or attempt.identification.nearest()
         if identity is not None:
             return attempt.kernel(identity, initial)
@@ -195,8 +203,8 @@ def _adopted(
         return Undecided(f"{_name(sized.shown)} {_TOO_SLOW}")
     if not tried:
         types = sorted({p.element for p, _ in reference.pointers()} - {""})
-        memory = ", ".join(types) or "no memory"
-        return UsageError(f"{_name(sized.shown)} reads and writes {memory}")
+        memory = f"reads and writes {', '.join(types)}" if types else "gets no pointer"
+        return UsageError(f"{_name(sized.shown)} {memory}, so its input is not known")
     faults = [fault for attempt, _ in tried for fault in attempt.identification.faults]
     if faults and all(attempt.identification.faults for attempt, _ in tried):
         return UsageError(f"{_name(sized.shown)} cannot be run: {faults[0]}")
@@ -211,19 +219,36 @@ def _rank(identity: Identity) -> tuple[float, bool]:
     return identity.fit, identity.layout != "partials"
 
 
+def _if_set(
+    sized: _Sized, attempt: _Attempt, trials: Trials, texts: dict[int, str], requested: Requested
+) -> Kernel | None:
+    """The kernel of a main() that is right only if its result was 0 before, which nothing in the
+    file sets; None if that is not the case."""
+    if sized.shown.recording.entry.partition(" ")[0] != "main" or trials.deadline.passed:
+        return None
+    cleared = _attempt(sized, attempt.roles, "0", trials, texts, requested)
+    identity = cleared.identification.identify(cleared.integers) if cleared else None
+    if identity is None or identity.fit < 1:
+        return None
+    wrong = f"nothing sets its result before: it is the {identity.words} only if that was 0"
+    return attempt.kernel(identity, "", wrong)
+
+
 def _fault(attempt: _Attempt, recording: Recording, cache: Path | None, deadline: Deadline) -> str:
     """Why a program is wrong whatever it computes: a small run has a data race or reads shared
     memory that no thread has set, or leaves its memory whatever the elements are; "" if it is not.
     """
-    identification = attempt.identification
+    identification, own_data = attempt.identification, attempt.own_data()
     ours = recording.entry.count("=")  # arguments of a host function that may be wrong
-    if ours <= 1 and (fault := identification.fault_of_all(own=not ours)):
+    if ours <= 1 and (fault := identification.fault_of_all(own=not ours, data=own_data)):
         return fault
     with Trials(recording.path, cache, deadline, watched=True) as trials:
         fault = identification.fault_in(trials)
         if is_synchronisation_fault(fault):
             return fault
         fault = identification.fault_in(trials, zeros=True)
+        if not ours and own_data is not None:  # an index may depend on the elements
+            fault = identification.fault_in(trials, data=own_data)
         return fault if ours <= 1 and is_outside_shared(fault) else ""
 
 
@@ -254,9 +279,16 @@ class _Attempt:
     """A program with one assignment of roles, ready to be identified."""
 
     shown: Segment
+    roles: Roles
     program: Program
     segments: dict[Run, Segment]
     identification: Identification
+
+    def own_data(self) -> bytes | None:
+        """The bytes that the file's host copies to its input; None if these are not kept."""
+        roles, steps = self.roles, self.shown.steps
+        parts = [s for s in steps if isinstance(s, CopyIn) and s.buffer == roles.input]
+        return parts[-1].data if len(parts) == 1 and roles.other is None else None
 
     @property
     def integers(self) -> dict[Run, tuple[int, ...]]:
@@ -332,7 +364,7 @@ def _attempt(
     named = requested.of(DTYPES[roles.dtype])
     identification = Identification(trials, program, roles.dtype, sizes, compared, named)
     segments_of = {run: segment for run, (segment, *_) in by_run.items()}
-    return _Attempt(sized.shown, program, segments_of, identification)
+    return _Attempt(sized.shown, roles, program, segments_of, identification)
 
 
 def _alike(roles: Roles, other: Roles) -> bool:

@@ -37,6 +37,7 @@ from cudareduce.external.recording import (
 from cudareduce.external.roles import element_type
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.verify.test_sets import literals
+from cudareduce.verify.verdict import is_synchronisation_fault
 
 #: Sizes at which a launch is tried before it is recorded at all, and rows for the same.
 _TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (500, 2), (10, 96))
@@ -539,6 +540,8 @@ class BareFile:
         left out."""
         best: Recognised | None = None
         first: Recognised | None = None
+        unsynchronised: tuple[BareKernel, Guess, list[Recording]] | None = None
+        diverges = True  # in every launch
         refused: CudareduceError | None = None
         shown, error = BareKernel(self.path, function, function.name), ""
         for instance in self._instances(function, name):
@@ -565,6 +568,8 @@ class BareFile:
                 adopted = adopt(made, self.cache, self.requested, own, nearest=False)
                 late = [why for why in adopted.refused if isinstance(why, Undecided)]
                 refused = refused if late and refused else next(iter(adopted.refused), refused)
+                diverges &= any(is_synchronisation_fault(str(why)) for why in adopted.refused)
+                unsynchronised = unsynchronised or (kernel, guess, made)
                 if "does not compile" in str(refused):
                     error = error or _first_error(str(refused))
                     break
@@ -577,6 +582,11 @@ class BareFile:
                     near = adopt(made, self.cache, self.requested, own)
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
+        if unsynchronised is not None and diverges and best is None:
+            kernel, guess, made = unsynchronised
+            near = adopt(made, self.cache, self.requested, deadline)
+            programs = [one.program for one in near.kernels if one.program and one.program.wrong]
+            first = Recognised(kernel, guess, programs[0]) if programs else first
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
             refused = UsageError(
@@ -655,6 +665,7 @@ class BareFile:
             why = UsageError(f"{name} leaves an unknown number of partial results")
             return Adopted((), (why,))
         known = bool(self.options.arg or self.requested.op or self.requested.op_expr)
+        known |= any(link.program.wrong for link in links)
         found = adopt(made, self.cache, self.requested, deadline, nearest=known)
         command = command_to_copy(links[0].kernel, self.options)
         refused = tuple(_with_command(why, command) for why in found.refused)

@@ -278,12 +278,12 @@ class Identification:
             found = found & same if byte == 0x01 else same
         return found
 
-    def fault_in(self, trials: Trials, *, zeros: bool = False) -> str:
+    def fault_in(self, trials: Trials, *, zeros: bool = False, data: bytes | None = None) -> str:
         """Why a small run is at fault in another build, "" if it is not; on `zeros` it is at fault
-        whatever its elements are."""
-        runs = self._chosen()[:1]
+        whatever its elements are. With `data`, the run at the size in the file on that input."""
+        runs = self._chosen()[:1] if data is None else self._program.runs[:1]
         for run in runs:
-            a, b = self._inputs(run, "positive")
+            a, b = self._given(run, data)
             if zeros:
                 a, b = np.zeros_like(a), None if b is None else np.zeros_like(b)
             inputs = {"in": a} if b is None else {"in": a, "other": b}
@@ -292,14 +292,15 @@ class Identification:
                 return answer.reason
         return ""
 
-    def fault_of_all(self, *, own: bool) -> str:
+    def fault_of_all(self, *, own: bool, data: bytes | None = None) -> str:
         """Why every small run is at fault, or only the one at the size in the file if that is the
-        program's `own`; "" if some run is not, or does not end."""
+        program's `own`, on the file's `data` if it is known; "" if some run is not, or does not
+        end."""
         reasons = []
         for run in self._program.runs[:1] if own else self._chosen():
             if self._sizes[run][0] > _LARGEST:
                 return ""
-            a, b = self._inputs(run, "positive")
+            a, b = self._given(run, data if own else None)
             inputs = {"in": a} if b is None else {"in": a, "other": b}
             answer = self._trials.run(self._program, run, inputs, wanted=("in",))
             if not isinstance(answer, Fault) or "no end" in answer.reason:
@@ -346,6 +347,12 @@ class Identification:
                     x[rng.permutation(n)[:5]] = value
             arrays.append(stored(x, self._dtype))
         return arrays[0], arrays[1] if other is not None else None
+
+    def _given(self, run: Run, data: bytes | None) -> tuple[Array, Array | None]:
+        """Positive inputs, or `data` as the input if it has as many elements."""
+        a, b = self._inputs(run, "positive")
+        known = data is not None and len(data) == a.nbytes
+        return (np.frombuffer(data, a.dtype).reshape(a.shape), b) if known and data else (a, b)
 
     def _results(self, run: Run, a: Array, b: Array | None) -> Array | None:
         """The values that a run writes to its result, as numbers; None where it faults."""

@@ -155,8 +155,10 @@ def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
 def _set_by_caller(
     segment: Segment, roles: Roles, names: _Names, initial: str
 ) -> Iterable[ProgramStep]:
-    """The writes by which a caller sets the result to an initial value, and scratch memory to 0."""
-    for buffer in _of_caller(segment, roles) if initial else ():
+    """The writes by which a caller sets the result to an initial value, and scratch memory to 0;
+    the result alone if there is no such caller."""
+    result = [b for b in segment.recording.buffers if b.id == roles.result]
+    for buffer in (_of_caller(segment, roles) or result) if initial else ():
         kind = np.dtype(DTYPES[roles.stores].storage)
         if initial == "0" or buffer.id != roles.result or DTYPES[roles.stores].size < kind.itemsize:
             yield FillStep(Address(names.of(buffer.id)), segment.capacity(buffer.id), 0)

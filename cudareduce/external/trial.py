@@ -26,8 +26,8 @@ from cudareduce.launch.bound import Replay
 from cudareduce.machine import cpu_count
 from cudareduce.reduction.inputs import Array
 
-#: Seconds that one run may take, and compiling before the first.
-_RUN_S, _BUILD_S = 2.0, 60.0
+#: Seconds that one run may take, also with detection of data races, and compiling before it.
+_RUN_S, _WATCHED_RUN_S, _BUILD_S = 2.0, 12.0, 60.0
 #: Parts that the time for several kernels is divided into.
 _MOST_SHARES = 3
 #: After so many runs without end no other of the file is tried.
@@ -79,6 +79,7 @@ class Trials:
         self, path: Path, cache: Path | None, deadline: Deadline, *, watched: bool = False
     ) -> None:
         self._path, self._cache, self._watched = path, cache, watched
+        self._run_s = _WATCHED_RUN_S if watched else _RUN_S
         self.deadline = deadline
         self._hung = 0
         self._pid, self._pipe, self._log = 0, None, ""  # type: tuple[int, Connection | None, str]
@@ -92,7 +93,7 @@ class Trials:
         if self.deadline.passed:
             raise Undecided(f"{self._path}: the time to identify it is over")
         if self._hung >= _MOST_HUNG:
-            return Fault(f"no end after {_RUN_S:g} s")
+            return Fault(f"no end after {self._run_s:g} s")
         if self._pipe is None:
             self._start()
         pipe = self._pipe
@@ -101,7 +102,7 @@ class Trials:
             alone = replace(program, runs=())
             pipe.send(_Request(alone, run, inputs, byte, tuple(wanted)))
             answer: Any = None
-            for seconds in (_BUILD_S, _RUN_S):
+            for seconds in (_BUILD_S, self._run_s):
                 if not pipe.poll(seconds):
                     self.close()
                     self._hung += 1
