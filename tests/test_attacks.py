@@ -225,7 +225,7 @@ BARE = [
     row("bare-reveal", "reveal", 2, "name a kernel"),
     row("bare-profile", "profile", 2, "name a kernel"),
     row("profile-nobody", "profile reduce_v9", 2, "did you mean"),
-    row("profile-auto", "profile auto", 2, "name one"),
+    row("profile-auto", "profile auto", 2, "name a kernel here"),
     row("profile-one-of-two", "profile reduce_v0_baseline --diff", 2, "compares two kernels"),
     row("profile-no-gpu", "profile reduce_v0_baseline", 6, "--static"),
     row("profile-drawn-static", "profile reduce_v0_baseline --static --png a.png", 2, "--static"),

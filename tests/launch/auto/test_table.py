@@ -135,7 +135,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "no multiple of a load": ({"items": 3}, "loads 4 items at a time, so .*, not 3"),
     "a grid that leaves elements out": ({"grid": "one"}, "takes the grid fill or per_sm or .* one"),
     "a kernel of other operators": ({"op": "affine", "dtype": "int32", "acc": "int32"},
-                                    "affine does not commute and .*"),
+                                    "affine does not commute, and .*"),
     "rows to a kernel of arrays": ({"rows": 7}, "reduces one array, not 7 rows"),
 }  # fmt: skip
 
