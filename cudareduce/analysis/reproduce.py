@@ -89,7 +89,7 @@ def section(suite: Suite, run: Run, shares: MemoryThroughput) -> Section:
     one_size = len({(r.n, r.rows) for r in run.records}) == 1
     timed = any(r.time_us is not None for r in run.records)
     table = [_row(by_name[r.name or ""], r, about, shares) for r in run.records]
-    wanted = {"published as", "us", "GB/s", "%peak", "x"} if timed else {"published as", "answer"}
+    wanted = {"published as", "us", "GB/s", "%peak", "x"} if timed else {"published as", "result"}
     wanted |= set() if one_size else {"elements"}
     wanted |= {name for name in _PUBLISHED if any(row[name] != DASH for row in table)}
     wanted |= {"ncu %"} if "(util.)" in wanted else set()
@@ -117,7 +117,7 @@ def _row(
     return {
         "published as": row.name,
         "elements": _elements(record),
-        "answer": {"pass": "right", "fail": "WRONG", "skip": DASH}[record.verdict],
+        "result": {"pass": "right", "fail": "WRONG", "skip": DASH}[record.verdict],
         "us": time_text(record.time_us, record.time_us_low, record.time_us_high),
         "GB/s": rate_text(record.gb_s),
         "%peak": share_text(record.pct_peak),

@@ -23,7 +23,7 @@ from cudareduce.bench.request import (
 from cudareduce.bench.runner import Part, measured
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line, recorded_lines, untimed_text
+from cudareduce.bench.summary import recorded_lines, run_summary, untimed_text
 from cudareduce.catalog.registry import Choice, Registry, full_name, load_registry
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.external.files import ExternalFiles
@@ -60,12 +60,12 @@ def bench(request: BenchRequest) -> int:
     done = timed_run(request)
     publish(request.outputs, sections(done.run, request.columns, done.roots), run_texts(done.run))
     show_small(done.run, request.outputs)
-    following = "the same on a machine with a GPU, which times them"
+    hint = "Run the same command on a machine with a GPU to measure times."
     if done.spec.timed:
-        following = "--json run.json, then cudareduce compare run.json LATER.json"
-    line = closing_line(
-        done.run.records, monotonic() - began, following, interrupted=done.interrupted
-    )
+        hint = (
+            "To compare a later run: --json run.json, then cudareduce compare run.json LATER.json."
+        )
+    line = run_summary(done.run.records, monotonic() - began, hint, interrupted=done.interrupted)
     say(line, request.machine.quiet)
     say("\n".join(done.recorded), request.machine.quiet)
     return done.exit_code

@@ -23,7 +23,7 @@ from cudareduce.bench.request import (
 )
 from cudareduce.bench.session import Part, Session
 from cudareduce.bench.settings import Settings
-from cudareduce.bench.telling import closing_line, recorded_lines
+from cudareduce.bench.summary import recorded_lines, run_summary
 from cudareduce.catalog.registry import load_registry
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
 from cudareduce.external.files import ExternalFiles
@@ -57,9 +57,9 @@ def verify(request: VerifyRequest) -> int:
     began = monotonic()
     done = verified(request)
     publish(request.outputs, found_sections(done.run), run_texts(done.run))
-    following = "cudareduce bench, which times what is right"
-    line = closing_line(
-        done.run.records, monotonic() - began, following, interrupted=done.exit_code == 130
+    hint = "Run cudareduce bench to time the correct kernels."
+    line = run_summary(
+        done.run.records, monotonic() - began, hint, interrupted=done.exit_code == 130
     )
     say(line, request.machine.quiet)
     say("\n".join(done.recorded), request.machine.quiet)
@@ -68,7 +68,7 @@ def verify(request: VerifyRequest) -> int:
 
 def found_sections(run: Run) -> list[Section]:
     """The verdicts as tables."""
-    return verification_sections(run.records, f"answers on {run.device.name}")
+    return verification_sections(run.records, f"results on {run.device.name}")
 
 
 def verified(request: VerifyRequest) -> Verified:

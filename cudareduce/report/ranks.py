@@ -14,7 +14,7 @@ from cudareduce.text import group_by
 _ENGINE = Column("engine", lambda r: r.engine or "")
 _KERNEL = Column("kernel", lambda r: r.name or r.kernel)
 _VERIFIED = (
-    Column("answer", verdict_text),
+    Column("result", verdict_text),
     COLUMNS["distinct"],
     Column("calls", lambda r: str(r.tried_launches or DASH)),
 )
@@ -92,7 +92,7 @@ def _row_name(r: Record) -> str:
 def _title(what: str, run: Run, first: Record, *, timed: bool) -> str:
     if timed:
         return f"{what}, {first.timing}, {run.device.name}"
-    return f"{what}, {run.device.name}: answers only, nothing is timed"
+    return f"{what}, {run.device.name}: results only, nothing is timed"
 
 
 def _table(

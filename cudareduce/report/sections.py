@@ -114,7 +114,7 @@ def _verified(run: Run, title: str, records: Sequence[Record]) -> Section:
         "n": lambda r: short_size(r.n),
         "blocks": lambda r: DASH if r.grid is None else str(r.grid),
         "passes": lambda r: DASH if r.passes is None else str(r.passes),
-        "answer": verdict_text,
+        "result": verdict_text,
         "error": lambda r: error_text(r.error),
         "%bound": lambda r: error_text(r.pct_bound),
         "ulp": lambda r: error_text(r.error_ulp),
@@ -129,7 +129,7 @@ def _verified(run: Run, title: str, records: Sequence[Record]) -> Section:
     may_round = records and records[0].op in ("sum", "prod", "mean")
     if may_round and all(r.bound == 0 and r.error_ulp is not None for r in records):
         notes.append("no %bound: with these inputs no partial result is rounded")
-    title = f"{title}, {run.device.name}: answers only, nothing is timed"
+    title = f"{title}, {run.device.name}: results only, nothing is timed"
     return Section(title, tuple(columns), rows, tuple(notes))
 
 
@@ -338,7 +338,7 @@ def verification_sections(records: Sequence[Record], title: str) -> list[Section
 
 
 def _verification(records: Sequence[Record], title: str) -> Section:
-    header = ("kernel", "op", "dtype", "answer", "error", "%bound", "ulp", "distinct")
+    header = ("kernel", "op", "dtype", "result", "error", "%bound", "ulp", "distinct")
     names = _auto_names(records)
     rows = []
     remarks: list[tuple[Record, str]] = []

@@ -123,8 +123,8 @@ def test_answers_on_few_sms(cudareduce: Call) -> None:
         "verify", TILES, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"
     )
     assert code == 0, err
-    shown = [line for line in out.splitlines() if " right " in line or "answers" in line]
-    assert [line.split()[0] for line in shown] == ["answers", TILES, "answers", TILES]
+    shown = [line for line in out.splitlines() if " right " in line or "results" in line]
+    assert [line.split()[0] for line in shown] == ["results", TILES, "results", TILES]
     assert shown[0].endswith(", on 1 SM") and shown[2].endswith(", on 3 SMs")
     assert max(map(len, out.splitlines())) <= 80
 

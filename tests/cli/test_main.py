@@ -61,8 +61,8 @@ def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> 
     code, out, err = cudareduce("bench", "reduce_v7_shuffle", "--n", 1000, *ON_CPU)
     assert (code, err) == (0, "")
     title, head, rule, row = [line.strip() for line in out.splitlines() if line.strip()]
-    assert title == "sum of 1 000 float32, CPU emulator: answers only, nothing is timed"
-    assert head == "kernel             blocks  passes  answer  error  %bound  ulp  distinct"
+    assert title == "sum of 1 000 float32, CPU emulator: results only, nothing is timed"
+    assert head == "kernel             blocks  passes  result  error  %bound  ulp  distinct"
     assert set(rule) == {"─"}
     assert row == "reduce_v7_shuffle       1       1   right  6e-06     1.3  0.2       1/3"
     _, out, _ = cudareduce("bench", "reduce_v7_shuffle", "--n", "3000000", *ON_CPU)

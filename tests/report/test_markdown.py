@@ -104,8 +104,8 @@ def test_rows_with_one_reason_share_a_note() -> None:
         replace(first, kernel=kernel, op=op, verdict=verdict, reason=reason)
         for kernel, op, verdict, reason in cases
     ]
-    [answers] = verification_sections(records, "title")
-    assert answers.notes == (
+    [section] = verification_sections(records, "title")
+    assert section.notes == (
         "skipped: no (4 rows): a, b (sum float32); c (max float32, sum float32)",
         "d sum float32: skipped: never",
         "f sum float32: WRONG: off",

@@ -57,7 +57,7 @@ def test_a_timeout_on_the_emulator_is_undecided(cudareduce: Call) -> None:
     assert code == 4, err
     assert "skipped: cannot be decided here: no result after 0.001 s: it hangs, or" in out
     assert "0 wrong, 2 skipped" in err
-    assert "next: a longer --time-limit" in err
+    assert "Raise --time-limit." in err
 
 
 def test_a_child_that_does_not_start_is_no_fault_of_a_kernel(

@@ -24,7 +24,7 @@ from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.run import SINGLE_RANK, SingleRank, Streams, run_streams
 from cudareduce.bench.stream.source import Streaming, streaming
-from cudareduce.bench.telling import closing_line
+from cudareduce.bench.summary import run_summary
 from cudareduce.catalog.registry import Choice, load_registry
 from cudareduce.errors import UsageError, worst_exit_code
 from cudareduce.progress import say
@@ -70,10 +70,12 @@ def bench_streams(request: StreamBenchRequest, ranks: SingleRank = SINGLE_RANK) 
         run = _run(session, bench, done, request, settings)
     if ranks.first:
         publish(bench.outputs, sections(run, bench.columns), run_texts(run))
-    following = "the same on a machine with a GPU, which times them"
+    hint = "Run the same command on a machine with a GPU to measure times."
     if session.spec.timed:
-        following = "--json run.json, then cudareduce compare run.json LATER.json"
-    return ranks.code(_ended(done, began, following, bench.machine.quiet, strict=bench.strict))
+        hint = (
+            "To compare a later run: --json run.json, then cudareduce compare run.json LATER.json."
+        )
+    return ranks.code(_ended(done, began, hint, bench.machine.quiet, strict=bench.strict))
 
 
 def verify_streams(request: StreamVerifyRequest) -> int:
@@ -87,8 +89,8 @@ def verify_streams(request: StreamVerifyRequest) -> int:
         done = _verify_lengths(session, choices, array)
         run = _run(session, verify, done, request, settings)
     publish(verify.outputs, sections(run), run_texts(run))
-    following = "cudareduce bench --from, which times what is right"
-    return _ended(done, began, following, verify.machine.quiet, strict=verify.strict)
+    hint = "Run cudareduce bench --from to time the correct kernels."
+    return _ended(done, began, hint, verify.machine.quiet, strict=verify.strict)
 
 
 def _problem(array: Streaming, problem: ReductionOptions) -> ReductionOptions:
@@ -172,9 +174,9 @@ def _run(
     return Run(tool(request.argv), session.backend.info(), protocol, done.records)
 
 
-def _ended(done: Streams, began: float, following: str, quiet: bool, *, strict: bool) -> int:
+def _ended(done: Streams, began: float, hint: str, quiet: bool, *, strict: bool) -> int:
     """Print the closing line; the exit code."""
-    line = closing_line(done.records, monotonic() - began, following, interrupted=done.interrupted)
+    line = run_summary(done.records, monotonic() - began, hint, interrupted=done.interrupted)
     say(line, quiet)
     if done.interrupted:
         return 130

@@ -355,7 +355,7 @@ def _why_not_folded(case: Case, reduction: Reduction, n: int) -> str | None:
     if kernel.finish == "host":
         return "leaves partials for the host to fold"
     if kernel.shape(n, 1) != (n, 1):
-        return "leaves an answer for each row of its own"
+        return "leaves one result per row"
     return "overwrites its input" if kernel.in_place else None
 
 

@@ -91,7 +91,7 @@ def test_where_nothing_was_printed_it_says_so(registry: Registry) -> None:
     found = section(
         registry.suites["five-steps"], run_of(registry, "five-steps"), MemoryThroughput({})
     )
-    assert found.header == ("published as", "answer")
+    assert found.header == ("published as", "result")
     assert "The publication prints no figures." in found.notes
 
 

@@ -146,7 +146,7 @@ def test_reading_a_file_ends_at_the_time_limit(cudareduce: Call, tmp_path: Path)
     [
         (("auto",), ("--op", "mean"), "streams are folded by sum"),
         ((V7,), ("--map", "a * a"), "maps are not streamed"),
-        (("reduce_warp_registers",), ("--n", "2^16"), "an answer for each row"),
+        (("reduce_warp_registers",), ("--n", "2^16"), "one result per row"),
     ],
 )
 def test_results_that_cannot_be_folded_are_skipped(
