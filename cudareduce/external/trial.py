@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import tempfile
@@ -159,6 +160,7 @@ class Trials:
 def _serve(pipe: Connection, path: Path, cache: Path | None, *, watched: bool) -> NoReturn:
     """The child: one run for each request, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.disable()  # it would print a kernel's abort to the parent's standard error
     os.setpgid(0, 0)
     try:
         with CpuBackend(cache=cache, hazards=watched) as backend:
