@@ -479,6 +479,9 @@ _SOUGHT = re.compile(
     r"(?i)^(?:wanted|target|needle|key|threshold|sought|k|value|val)$|^(?:search|look)_?"
 )
 _MOST_THREADS = 1024
+#: Rows of sizes that this divides, and elements a row of these sizes: as many as the others have
+#: rows.
+_FEW_ROWS, _OF_SHORT_ROWS = 3, (1025, 4097, 10007)
 _ZERO = re.compile(
     r"(?i)^dev|device|gpu|rank|axis|kernel|which|mode|^op|type|verbos|flag|seed|debug"
 )
@@ -533,6 +536,10 @@ def _dimensions(count: int, size: int) -> list[tuple[int, ...]]:
     if count < 2:
         return [(size,) * count]
     rows = 1 << max(0, (size.bit_length() - 1) // 2)
+    if size % _FEW_ROWS == 0 and size >> 8:  # the number of rows and their length vary apart
+        rows = _FEW_ROWS
+    elif size in _OF_SHORT_ROWS:
+        rows = size // _FEW_ROWS
     matrix = (*(1,) * (count - 2), rows, max(1, size // rows))
     if count == 2:
         return [matrix, (size, size)]

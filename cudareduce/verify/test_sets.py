@@ -81,7 +81,7 @@ _FEWEST_SIZES = 4
 #: Threads of all launches, once each, up to which every size of an external program is tried.
 _MANY_THREADS = 2**20
 #: Limit for the shapes with rows that are tested for an external program.
-_MANY_ROWS = 12
+_MANY_ROWS, _FEW_ROWS = 12, 3
 #: Pairs of iterations of which the sum of bytes per thread exceeds 16 bits.
 _BYTES_OF_16_BITS = 150
 #: Most elements at which a program is verified because that is the size in its file.
@@ -138,7 +138,9 @@ def recorded_shapes(case: Case, most: int | None) -> tuple[Shape, ...]:
     allowed = [shape for shape in allowed if _runs_at_once(case, shape)] or allowed
     small = [shape for shape in allowed if prod(shape) <= _FEW]
     if case.kernel.scope == "rows" and len(small) > _MANY_ROWS:  # each has many threads
-        small = [*small[: _MANY_ROWS // 2], *small[_MANY_ROWS // 2 :: 3]]
+        many = [shape for shape in small if shape[1] > _FEW_ROWS]
+        kept = {*many[: _MANY_ROWS // 2], *many[_MANY_ROWS // 2 :: 3]}
+        small = [shape for shape in small if shape[1] <= _FEW_ROWS or shape in kept]
     program = case.kernel.program
     threads = [
         max((prod(one.grid) * prod(one.block) for one in run.launches), default=0)
