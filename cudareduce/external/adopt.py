@@ -8,6 +8,8 @@ from itertools import islice
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from cudareduce.budget import Deadline
 from cudareduce.catalog.condition import Condition
 from cudareduce.catalog.front_matter import Finish
@@ -24,7 +26,7 @@ from cudareduce.external.program import (
     limit_initial,
     program_of,
 )
-from cudareduce.external.recording import CopyIn, Launch, Pointer, Recording, Scalar
+from cudareduce.external.recording import CopyIn, Fill, Launch, Pointer, Recording, Scalar, Step
 from cudareduce.external.roles import Roles, Segment, possible_roles, segments
 from cudareduce.external.trial import Trials, next_deadline
 from cudareduce.reduction.dtypes import DTYPES
@@ -186,7 +188,7 @@ def _adopted(
             break
     if best is not None:
         attempt, identity, initial = best
-        return attempt.kernel(identity, initial)
+        return attempt.kernel(identity, initial, _second_call(attempt, identity, initial, trials))
     for attempt, initial in tried if nearest else ():
         if not initial and (kernel := _if_set(sized, attempt, trials, texts, requested)):
             return kernel
@@ -217,6 +219,51 @@ def _adopted(
 def _rank(identity: Identity) -> tuple[float, bool]:
     """How well a program fits; a finished result is better than partial results."""
     return identity.fit, identity.layout != "partials"
+
+
+def _second_call(attempt: _Attempt, identity: Identity, initial: str, trials: Trials) -> str:
+    """Why a host function is wrong when it is called again on the same buffers, "" if it is not: it
+    may set memory in its first call only. Only tried where its calls differ."""
+    run = next(iter(attempt.identification.chosen()), None)
+    if run is None or identity.changes_input or initial not in ("", "0"):
+        return ""
+    segment = attempt.segments[run]
+    recording = segment.recording
+    if not recording.again or _renumbered(recording.again) == _renumbered(recording.steps):
+        return ""
+    roles = next(r for r in possible_roles(segment) if _alike(r, attempt.roles))
+    stores, count = DTYPES[roles.stores], identity.layout == "one" or attempt.counts.get(run, 1)
+    nbytes = int(count) * stores.size
+    cleared = Fill(roles.result, roles.at, nbytes, 0 if initial else 0xFF)
+    twice = replace(segment, steps=(*segment.steps, cleared, *recording.again))
+    text = attempt.program.texts[run.source]
+    program = program_of([(twice, roles, run.n, run.rows)], [text], [0], "", initial)
+    once = attempt.identification.results(attempt.program, run, nbytes)
+    both = attempt.identification.results(program, program.runs[0], nbytes, run)
+    if once is None or both is None or np.allclose(once, both, rtol=1e-2, equal_nan=True):
+        return ""
+    return (
+        f"its second call at n = {run.n} gives {both[0]:.9g}, its first {once[0]:.9g}: "
+        "it depends on memory that the first call has left"
+    )
+
+
+def _renumbered(steps: Sequence[Step]) -> list[Step]:
+    """What a call does on the device, with buffers numbered in the order of their first use."""
+    numbers: dict[int, int] = {}
+
+    def pointer(one: Pointer) -> Pointer:
+        buffer = None if one.buffer is None else numbers.setdefault(one.buffer, len(numbers))
+        return replace(one, buffer=buffer)
+
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            arguments = [pointer(a) if isinstance(a, Pointer) else a for a in step.arguments]
+            found.append(replace(step, arguments=tuple(arguments)))
+        elif isinstance(step, (Fill, CopyIn)):
+            found.append(replace(step, buffer=numbers.setdefault(step.buffer, len(numbers))))
+    return found
 
 
 def _if_set(
@@ -289,6 +336,11 @@ class _Attempt:
         roles, steps = self.roles, self.shown.steps
         parts = [s for s in steps if isinstance(s, CopyIn) and s.buffer == roles.input]
         return parts[-1].data if len(parts) == 1 and roles.other is None else None
+
+    @property
+    def counts(self) -> dict[Run, int]:
+        """How many results each run of the identification wrote."""
+        return self.identification.counts
 
     @property
     def integers(self) -> dict[Run, tuple[int, ...]]:
@@ -459,7 +511,7 @@ def _identified(program: Program, identity: Identity, initial: str) -> str:
     kind = identity.reduction.dtype.name
     host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
     how = "are those of" if identity.fit else "are nearest to"
-    if program.wrong:
+    if program.wrong and not identity.words:
         return f"{program.summary}. Its operator is not known."
     if not identity.words:
         return (

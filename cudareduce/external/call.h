@@ -8,6 +8,8 @@
 namespace recorder {
 
 void describe(const char *name, char kind);  // one line of the log: p, i, b, f, s (a stream) or c
+void again();                                // what follows is of the second call
+void *parameter(const char *name, size_t bytes);  // the same memory in each call
 
 template <class T, class = void>
 struct IsContainer : std::false_type {};
@@ -36,7 +38,7 @@ struct Given {
       using Element = std::remove_pointer_t<Plain>;
       if constexpr (!std::is_function_v<Element>) {
         constexpr size_t bytes = size_of<Element>() ? size_of<Element>() : 8;
-        value = static_cast<Plain>(allocate(strtoull(text, nullptr, 10) * bytes, kParameter, name));
+        value = static_cast<Plain>(parameter(name, strtoull(text, nullptr, 10) * bytes));
       }
     } else if constexpr (std::is_arithmetic_v<Plain>) {
       value = static_cast<Plain>(strtod(text, nullptr));
@@ -55,6 +57,10 @@ int call(F function, std::vector<const char *> names, char **values, std::index_
   if (values[0] == nullptr && sizeof...(P) > 0) {
     (describe(names[I], Given<P>::kind), ...);
   } else {
+    function(static_cast<P>(Given<P>::make(names[I], values[I]))...);
+    for (const char *name : names)
+      if (*name == '\0') return 0;
+    again();  // a function may leave state to its next call
     function(static_cast<P>(Given<P>::make(names[I], values[I]))...);
   }
   return 0;

@@ -194,7 +194,7 @@ class Identification:
 
     def identify(self, integers: Mapping[Run, tuple[int, ...]]) -> Identity | None:
         """The candidate that fits most inputs; None if nothing fits."""
-        runs = self._chosen()
+        runs = self.chosen()
         scores: dict[tuple[Candidate, Layout, bool], int] = {}
         observed: dict[Run, list[_Observed]] = {}
         for k, run in enumerate(runs):
@@ -231,7 +231,7 @@ class Identification:
                 return replace(self._identity(*nearest, False), fit=0.0)
         return None
 
-    def _chosen(self) -> list[Run]:
+    def chosen(self) -> list[Run]:
         """Runs of different sizes: a few hundred elements, odd and round ones."""
         runs = [r for r in self._program.runs if (self._sizes[r][1] or 0) <= _LARGEST]
         few = [r for r in runs if _FEWEST <= self._sizes[r][0] <= _MOST]
@@ -262,7 +262,7 @@ class Identification:
 
     def untouched(self) -> set[str]:
         """The buffers that a small run leaves as they were; none where it faults."""
-        runs = [run for run in self._chosen() if self._sizes[run][0] >= _FEWEST]
+        runs = [run for run in self.chosen() if self._sizes[run][0] >= _FEWEST]
         found: set[str] = set()
         for byte in (0xFF, 0x01) if runs else ():
             a, b = self._inputs(runs[0], "positive")
@@ -281,7 +281,7 @@ class Identification:
     def fault_in(self, trials: Trials, *, zeros: bool = False, data: bytes | None = None) -> str:
         """Why a small run is at fault in another build, "" if it is not; on `zeros` it is at fault
         whatever its elements are. With `data`, the run at the size in the file on that input."""
-        runs = self._chosen()[:1] if data is None else self._program.runs[:1]
+        runs = self.chosen()[:1] if data is None else self._program.runs[:1]
         for run in runs:
             a, b = self._given(run, data)
             if zeros:
@@ -297,7 +297,7 @@ class Identification:
         program's `own`, on the file's `data` if it is known; "" if some run is not, or does not
         end."""
         reasons = []
-        for run in self._program.runs[:1] if own else self._chosen():
+        for run in self._program.runs[:1] if own else self.chosen():
             if self._sizes[run][0] > _LARGEST:
                 return ""
             a, b = self._given(run, data if own else None)
@@ -347,6 +347,19 @@ class Identification:
                     x[rng.permutation(n)[:5]] = value
             arrays.append(stored(x, self._dtype))
         return arrays[0], arrays[1] if other is not None else None
+
+    def results(
+        self, program: Program, run: Run, nbytes: int, like: Run | None = None
+    ) -> Array | None:
+        """The results of a run of a program, of so many bytes, on the positive inputs of `like`;
+        None where it faults."""
+        a, b = self._inputs(like or run, "positive")
+        inputs = {"in": a} if b is None else {"in": a, "other": b}
+        answer = self._trials.run(program, run, inputs, wanted=(run.result.buffer,))
+        if isinstance(answer, Fault):
+            return None
+        held = answer[run.result.buffer][run.result.offset :][:nbytes]
+        return _wide(np.frombuffer(held, self._stores.storage), self._stores)
 
     def _given(self, run: Run, data: bytes | None) -> tuple[Array, Array | None]:
         """Positive inputs, or `data` as the input if it has as many elements."""

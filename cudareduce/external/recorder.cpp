@@ -26,6 +26,8 @@
 namespace recorder {
 
 void describe(const char *name, char kind);
+void again();
+void *parameter(const char *name, size_t bytes);
 
 namespace {
 
@@ -442,6 +444,15 @@ void synchronize() {
 }
 
 void describe(const char *name, char kind) { write_line(text("parameter\t%s\t%c", name, kind)); }
+
+void again() { write_line("again"); }
+
+void *parameter(const char *name, size_t bytes) {
+  static auto &kept = *new std::unordered_map<std::string, void *>;
+  void *&address = kept[name];
+  if (address == nullptr) address = allocate(bytes, kParameter, name);
+  return address;
+}
 
 void option(const char *name) { write_line(text("option\t%s", name)); }
 

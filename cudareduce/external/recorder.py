@@ -424,6 +424,7 @@ class HostFile:
             size=size,
             buffers=run.trace.buffers,
             steps=run.trace.steps,
+            again=run.trace.again,
             output=run.output,
             ended=run.ended,
             include=self.include,

@@ -145,3 +145,4 @@ class Recording:
     source: str | None = None
     include: tuple[Path, ...] = ()
     define: tuple[str, ...] = ()  # "NAME=VALUE"
+    again: tuple[Step, ...] = ()  # of a second call of a host function on the same buffers

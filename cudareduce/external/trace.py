@@ -39,6 +39,7 @@ class Trace:
     options: tuple[str, ...]  # that the program looked for on its command line
     parameters: tuple[tuple[str, str], ...]  # (name, kind) of a host function that is described
     ended: str | None
+    again: tuple[Step, ...] = ()  # of a second call of the same host function
 
 
 def parse_trace(lines: Sequence[str]) -> Trace:
@@ -58,7 +59,13 @@ class _Parser:
         self._ids: dict[int, int] = {}  # of the buffers that a step uses, in order of first use
 
     def trace(self) -> Trace:
+        rows = self._rows
+        calls = [k for k, row in enumerate(rows) if row[0] == "again"][:1]
+        self._rows = rows[: calls[0]] if calls else rows
         steps = tuple(self._steps())
+        self._rows = rows[calls[0] :] if calls else []
+        again = tuple(self._steps())
+        self._rows = rows
         used = len(self._ids)
         for at, kind in enumerate(self._kinds):
             if kind == _VARIABLE:
@@ -73,6 +80,7 @@ class _Parser:
             options=tuple(row[1] for row in self._rows if row[0] == "option"),
             parameters=tuple((r[1], r[2]) for r in self._rows if r[0] == "parameter"),
             ended=next((row[1] for row in self._rows if row[0] == "ended"), None),
+            again=again,
         )
 
     def _buffer(self, at: int, number: int) -> DeviceBuffer:

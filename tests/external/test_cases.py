@@ -22,6 +22,7 @@ VERDICTS = {
     "blocks_of_a_full_gpu": (0, "sum int32"),
     "blocks_overlap": (3, "elements 256 to 511 are added twice"),
     "channel_sums": (0, "right"),
+    "cleared_in_the_first_call": (3, "its second call"),
     "count_of_a_parameter": (0, "sum of a == 3"),
     "index_from_data": (2, ""),
     "index_of_16_bits": (0, "right if it has at most 65536 elements"),
@@ -34,12 +35,14 @@ VERDICTS = {
     "pointer_alias": (0, "right"),
     "reads_one_more": (3, "past the end of argument 0"),
     "result_not_set": (3, "nothing sets its result before"),
+    "rows_of_a_warp": (0, "right if it has at most 512 elements"),
     "second_input_shifted": (3, "sum of (a - b) * (a - b)"),
     "second_launch_of_its_own": (3, "stage2"),
     "size_of_the_file_excluded": (3, "WRONG: n = 3000"),
     "square_in_one_block": (0, "right"),
     "tiles_without_length": (0, "right if n is a multiple of 512"),
     "total_of_all_runs": (3, "a launch finds what an earlier one has left in global memory"),
+    "workspace_kept_between_calls": (0, "sum float64: tested"),
 }
 
 
