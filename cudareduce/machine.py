@@ -204,3 +204,25 @@ class Conditions:
     def throttled(self) -> tuple[str, ...]:
         """The reasons why the GPU throttled its clocks, as texts; empty if it did not."""
         return tuple(text for bit, text in _THROTTLES.items() if (self.reasons or 0) & bit)
+
+
+#: The fraction of available memory that may be used.
+_MEMORY_FRACTION = 0.9
+
+
+def why_too_large(nbytes: int) -> str | None:
+    """Why `nbytes` do not fit into host memory; None if they fit or the free memory is unknown."""
+    available = available_bytes()
+    if available is None or nbytes < available * _MEMORY_FRACTION:
+        return None
+    return f"needs {nbytes / 2**30:.1f} GiB of host memory, {available / 2**30:.1f} GiB available"
+
+
+def available_bytes() -> int | None:
+    """The memory that Linux reports as available without swapping, in bytes; None if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    kib = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return int(kib) * 1024 if kib else None

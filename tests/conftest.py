@@ -204,7 +204,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def small(small_files: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify at small sizes only, for tests of what a command prints and writes. The message with
     the number of sizes and launches differs."""
-    monkeypatch.setattr("cudareduce.bench.edges._QUICK_EDGE", 4097)
+    monkeypatch.setattr("cudareduce.bench.runner._QUICK_EDGE", 4097)
 
 
 @pytest.fixture(scope="session")

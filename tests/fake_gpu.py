@@ -558,8 +558,8 @@ def use(monkeypatch: pytest.MonkeyPatch, gpu: Callable[[], FakeGpu] | FakeGpu) -
         )
         return made
 
-    monkeypatch.setattr("cudareduce.bench.edges.edge_sizes", lambda block: [1, block + 1])
-    monkeypatch.setattr("cudareduce.bench.edges.ROW_SHAPES", ((5, 33), (33, 5)))
+    monkeypatch.setattr("cudareduce.bench.runner.edge_sizes", lambda block: [1, block + 1])
+    monkeypatch.setattr("cudareduce.bench.runner.ROW_SHAPES", ((5, 33), (33, 5)))
     monkeypatch.setattr("cudareduce.backends.selection.open_cuda", opened)
     monkeypatch.setattr("cudareduce.compare.measure.measure_in_fresh_process", in_this_process)
 

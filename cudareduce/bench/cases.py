@@ -1,4 +1,4 @@
-"""Cases from choices: what each choice is launched as for each reduction, and what cannot run."""
+"""Combine the selected kernels with the requested reductions, and find pairs that cannot run."""
 
 from __future__ import annotations
 
@@ -19,52 +19,54 @@ from cudareduce.reduction.transforms import check_transform
 from cudareduce.verify.test_sets import ROW_SHAPES
 from cudareduce.verify.verdict import ADDS, Verdict, skipped
 
-#: Where a choice may differ: what is verified where no sizes are asked for.
-_ANYWHERE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
+#: Shapes at which `auto` may select different kernels; all are verified if no sizes are requested.
+_ANY_SHAPE: tuple[Shape, ...] = (*((2**k, 1) for k in range(31)), *ROW_SHAPES)
 
 
 _SUMS = ("sum", "mean")
-#: What a case is on an input of another shape, whose start lies so many elements behind an aligned
-#: one: of `auto` what it takes there, of a kernel that is named itself.
-Anew = Callable[[Case, Shape, int], Case]
-#: Cases in the order asked for, with a verdict where one cannot run.
+#: Returns the case for another shape and element offset of the input: of `auto` the kernel that it
+#: selects there, of a named kernel the same case.
+SelectCase = Callable[[Case, Shape, int], Case]
+#: Cases in the requested order; the verdict is None for a case that can run.
 Cases = list[tuple[Case, Verdict | None]]
 
 
-def cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
-    """A case for each choice and reduction; for `auto` one for each shape that it takes at the
-    sizes of the run. A table that does not load is a UsageError, and so is a map."""
+def make_cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, Cases]:
+    """The cases of each reduction. `auto` has one case for each kernel that it selects at the sizes
+    of the run. Raises UsageError for an invalid table or transform."""
     tables = _tables(session, choices)
-    found: dict[Reduction, Cases] = {}
-    for reduction, some in session.settings.shares(choices).items():
+    cases: dict[Reduction, Cases] = {}
+    for reduction, candidates in session.settings.shares(choices).items():
         check_transform(reduction)
-        mine = found[reduction] = []
-        for sms, choice in product(session.settings.sms, some):
+        cases[reduction] = []
+        for sms, choice in product(session.settings.sms, candidates):
             if choice.among:
-                mine += _chosen(session, choice, reduction, tables, sms)
+                cases[reduction] += _auto_cases(session, choice, reduction, tables, sms)
             else:
-                mine.append(case(session, choice, reduction, sms))
-    return found
+                cases[reduction].append(make_case(session, choice, reduction, sms))
+    return cases
 
 
-def why_left_out(session: Session, choices: Sequence[Choice]) -> str:
-    """What tables say that does not count, in a line each; a table that does not load is a
-    UsageError."""
-    return "\n".join(said for table in _tables(session, choices) for said in table.left_out)
+def table_warnings(session: Session, choices: Sequence[Choice]) -> str:
+    """One line for each ignored entry of the tables of `auto`. Raises UsageError for an invalid
+    table."""
+    return "\n".join(line for table in _tables(session, choices) for line in table.left_out)
 
 
 def _tables(session: Session, choices: Sequence[Choice]) -> tuple[Table, ...]:
-    """What is known of the device, where `auto` is among the choices."""
+    """The tables for this device, if `auto` is among the choices."""
     automatic = next((choice for choice in choices if choice.among), None)
     return tables_of(session.backend.info(), _by_id(automatic)) if automatic else ()
 
 
-def case(
+def make_case(
     session: Session, choice: Choice, reduction: Reduction, sms: int | None = None
 ) -> tuple[Case, Verdict | None]:
-    """The case of a kernel that is named, in the shape asked for, on so many SMs. A block that has
-    an SM to itself is the largest that the header names: it alone keeps the SM's loads under
-    way."""
+    """The case of a named kernel with its block size and items per thread, and a verdict if it
+    cannot run.
+
+    `sms` limits the number of SMs. Each SM then runs one block, so the default is the kernel's
+    largest block size, which keeps most loads in flight."""
     settings, kernel, size = session.settings, choice.kernel, reduction.dtype.size
     own = kernel.block if sms is None else max(kernel.blocks)
     block = settings.block or choice.block or own
@@ -87,7 +89,7 @@ def case(
         verdict = Verdict("fail", why)
     if verdict is None and kernel.program is not None and kernel.program.wrong:
         verdict = Verdict("fail", kernel.program.wrong)
-    if reduction.op.name not in ("min", "max"):  # which alone may drop a NaN
+    if reduction.op.name not in ("min", "max"):  # other operators propagate NaN
         kernel = replace(kernel, precondition=replace(kernel.precondition, nan="propagate"))
     return Case(kernel, reduction, block, items, choice.suite, choice.name, sms=sms), verdict
 
@@ -102,52 +104,53 @@ def _only_adds(kernel: Kernel, reduction: Reduction) -> bool:
     return sums and reduction.op.name not in _SUMS and not reduction.op.expression
 
 
-def _chosen(
+def _auto_cases(
     session: Session, choice: Choice, reduction: Reduction, tables: tuple[Table, ...],
     sms: int | None,
 ) -> Iterator[tuple[Case, Verdict | None]]:  # fmt: skip
-    """What `auto` takes, each once, with the sizes for which it is taken. Tables are of all SMs."""
+    """The distinct cases that `auto` selects, each with its sizes. Tables are for runs on
+    all SMs."""
     sizes, rows = session.settings.sizes, session.settings.rows
     facts, known = facts_of(session.backend, sms), tables if sms is None else ()
     chooser = Chooser(choice.kernel.id, _by_id(choice), facts, known)
-    found: dict[Case | None, list[int]] = {}
-    for n, in_rows in [(n, rows) for n in sizes] or _ANYWHERE:
-        found.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
+    sizes_of: dict[Case | None, list[int]] = {}
+    for n, in_rows in [(n, rows) for n in sizes] or _ANY_SHAPE:
+        sizes_of.setdefault(chooser.choose(reduction, n, in_rows), []).append(n)
     launched: dict[Case, tuple[set[int], Verdict | None]] = {}
-    for best, taken in found.items():
+    for best, selected_at in sizes_of.items():
         if best is not None:
             own = replace(choice, kernel=best.kernel, block=best.block, items=best.items)
-            one, verdict = case(session, own, reduction, sms)
+            case, verdict = make_case(session, own, reduction, sms)
         elif sizes:
             takes = "reads two arrays" if reduction.inputs > 1 else "takes these rows"
             why = reduction.why_undefined() or f"no kernel of the package {takes}"
-            one = Case(choice.kernel, reduction, choice.kernel.block, 1, sms=sms)
+            case = Case(choice.kernel, reduction, choice.kernel.block, 1, sms=sms)
             verdict = skipped("unfit", why)
         else:
             continue
-        launched.setdefault(one, (set(), verdict))[0].update(taken)
-    for one, (at, verdict) in launched.items():
-        yield replace(one, only=frozenset(at) if sizes else None), verdict
+        launched.setdefault(case, (set(), verdict))[0].update(selected_at)
+    for case, (at, verdict) in launched.items():
+        yield replace(case, only=frozenset(at) if sizes else None), verdict
 
 
-def chosen_anew(session: Session, choices: Sequence[Choice]) -> Anew:
-    """What the cases of these choices are elsewhere."""
+def case_selector(session: Session, choices: Sequence[Choice]) -> SelectCase:
+    """Returns a function that replaces a case for another shape and offset of its input."""
     tables, facts = _tables(session, choices), facts_of(session.backend)
     choosers = {
         choice.kernel.id: Chooser(choice.kernel.id, _by_id(choice), facts, tables)
         for choice in choices if choice.among
     }  # fmt: skip
 
-    def anew(case: Case, shape: Shape, offset: int) -> Case:
+    def select(case: Case, shape: Shape, offset: int) -> Case:
         chooser = choosers.get(case.kernel.id)
-        taken = chooser and chooser.choose(case.reduction, *shape, aligned=not offset)
-        return replace(taken, suite=case.suite, name=case.name) if taken else case
+        best = chooser and chooser.choose(case.reduction, *shape, aligned=not offset)
+        return replace(best, suite=case.suite, name=case.name) if best else case
 
-    return anew
+    return select
 
 
 def facts_of(backend: Backend, sms: int | None = None) -> Facts:
-    """What a choice depends on, where so many SMs may work."""
+    """The device properties on which `auto` bases its choice; `sms` limits the number of SMs."""
     return Facts(backend.limits(), backend.info(), backend.traits.lacks, sms)
 
 

@@ -8,19 +8,18 @@ from time import monotonic
 from typing import Any
 
 from cudareduce.backends.selection import BackendSpec, never_timed
-from cudareduce.bench.cases import chosen_anew, why_left_out
-from cudareduce.bench.group import Group
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.cases import case_selector, table_warnings
+from cudareduce.bench.records import INTERRUPTED, Group, Recorder, ReductionResult
 from cudareduce.bench.request import (
     BenchRequest,
     VerifyRequest,
-    asked,
     bench_settings,
-    chosen,
     external_files,
-    opened,
+    open_session,
+    requested_condition,
+    select_kernels,
 )
-from cudareduce.bench.runner import Part, measured
+from cudareduce.bench.runner import measure_kernels
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.summary import recorded_lines, run_summary, untimed_text
@@ -41,8 +40,8 @@ from cudareduce.timing.timer import FLUSH_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benched:
-    """A run with the cases that ran, the backend, and the exit code. `roots` maps kernels to the
-    first kernel of their lineage."""
+    """A run, its cases and its exit code. `roots` maps kernels to the first kernel of their
+    lineage."""
 
     run: Run
     cases: tuple[Case, ...]
@@ -76,7 +75,7 @@ def timed_run(request: BenchRequest) -> Benched:
     output files before anything is measured."""
     registry = load_registry(request.selection.folders)
     files = external_files(request)
-    choices = chosen(request, registry, files)
+    choices = select_kernels(request, registry, files)
     ids = {choice.kernel.id for choice in choices}
     settings = bench_settings(request)
     if settings.baseline_kernel is not None:
@@ -94,33 +93,33 @@ def timed_choices(
 ) -> Benched:  # fmt: skip
     """Verify and time these kernels on the requested backend. Raises EnvironmentProblem if it is
     not available."""
-    with opened(request.machine, settings) as session:
+    with open_session(request.machine, settings) as session:
         info = session.backend.info()
         device = replace(info, peak_gb_s=settings.peak_gb_s or info.peak_gb_s)
-        say(why_left_out(session, choices), request.machine.quiet)
+        say(table_warnings(session, choices), request.machine.quiet)
         recorder = Recorder(session.backend.name, device.peak_gb_s, settings, registry)
         # Timing options are an error if --backend rules out times.
         if session.backend.timed() is None and not never_timed(request.machine.backend):
             say(untimed_text(settings, request.columns) or "", request.machine.quiet)
         files = files or external_files(request)
-        parts = measured(session, choices, files)
-        records = recorder.all_records(parts)
-        how = protocol(session, request.selection.kernels, parts)
-        interrupted = any(part.interrupted for part in parts)
+        results = measure_kernels(session, choices, files)
+        records = recorder.all_records(results)
+        how = protocol(session, request.selection.kernels, results)
+        interrupted = any(result.interrupted for result in results)
         if request.peers and not interrupted:
-            from cudareduce.bench import beside
+            from cudareduce.bench.library_timing import merge_library_pass, time_libraries
 
             single = len(settings.sizes) == 1 and settings.sms == (None,)
-            odd = chosen_anew(session, choices) if single else None
-            done = beside.timed_beside(session, parts, recorder, request.peers, odd=odd)
-            records, how = beside.joined(records, how, done, request.peers)
+            odd = case_selector(session, choices) if single else None
+            done = time_libraries(session, results, recorder, request.peers, odd=odd)
+            records, how = merge_library_pass(records, how, done, request.peers)
             interrupted = done.interrupted
     run = Run(tool(request.argv), device, how, tuple(records))
     return Benched(
-        run=run, cases=tuple(case for part in parts for case in part.runnable),
+        run=run, cases=tuple(case for result in results for case in result.runnable),
         spec=session.spec,
         exit_code=130 if interrupted else _exit_code(
-            request, parts, records, files, late=settings.deadline.passed
+            request, results, records, files, late=settings.deadline.passed
         ),
         interrupted=interrupted,
         roots={choice.kernel.id: registry.root(choice.kernel).id for choice in choices},
@@ -128,28 +127,30 @@ def timed_choices(
     )  # fmt: skip
 
 
-def remarks_of(parts: Sequence[Part]) -> list[str]:
+def remarks_of(results: Sequence[ReductionResult]) -> list[str]:
     """The distinct remarks of a run, each with the first problem to which it applies."""
-    said: dict[str, None] = {}
-    for part in parts:
-        said |= dict.fromkeys(remark for group in part.groups for remark in group.remarks)
-        if part.interrupted:
-            said |= {"interrupted: what is missing was not measured": None}
-    return list(said)
+    remarks: dict[str, None] = {}
+    for result in results:
+        remarks |= dict.fromkeys(remark for group in result.groups for remark in group.remarks)
+        if result.interrupted:
+            remarks |= {INTERRUPTED: None}
+    return list(remarks)
 
 
-def floors_of(parts: Sequence[Part], settings: Settings) -> dict[str, float]:
+def floors_of(results: Sequence[ReductionResult], settings: Settings) -> dict[str, float]:
     """The floors of the last size by each timing method, in us. Those of the first method have
     plain names."""
     floors: dict[str, float] = {}
-    for group in (group for part in parts for group in part.groups):
+    for group in (group for result in results for group in result.groups):
         for label, times in group.times.items():
             suffix = "" if label == settings.timings[0] else f", {label}"
             floors |= {name + suffix: us for name, us in times.floors.items()}
     return floors
 
 
-def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> dict[str, Any]:
+def protocol(
+    session: Session, names: Sequence[str], results: Sequence[ReductionResult]
+) -> dict[str, Any]:
     """The protocol of a run: options and method, so that the run can be repeated."""
     settings = session.settings
     return {
@@ -168,27 +169,27 @@ def protocol(session: Session, names: Sequence[str], parts: Sequence[Part]) -> d
         "confidence": CONFIDENCE if settings.rounds >= MIN_ROUNDS else None,
         "seed": settings.seed,
         "timed_seed": settings.timed_seed if session.backend.timed() else None,
-        "floors_us": floors_of(parts, settings),
-        "measured": [story for part in parts for group in part.groups for story in group.stories],
-        "remarks": remarks_of(parts),
+        "floors_us": floors_of(results, settings),
+        "measured": [p for result in results for group in result.groups for p in group.protocols],
+        "remarks": remarks_of(results),
         "peak_gb_s": settings.peak_gb_s,
     }
 
 
 def _exit_code(
-    request: BenchRequest, parts: Sequence[Part], records: Sequence[Record], files: ExternalFiles,
-    *, late: bool,
+    request: BenchRequest, results: Sequence[ReductionResult], records: Sequence[Record],
+    files: ExternalFiles, *, late: bool,
 ) -> int:  # fmt: skip
     """130 after Ctrl-C. If no round of any correct kernel was completed, 4 if time ran out, else 6.
     Otherwise the worst code of verdicts and skipped kernels."""
-    if any(part.interrupted for part in parts):
+    if any(result.interrupted for result in results):
         return 130
     times = [record.time_us for record in records if record.verdict == "pass"]
-    tried = any(group.tried for part in parts for group in part.groups)
+    tried = any(group.tried for result in results for group in result.groups)
     codes = {4 if late else 6} if tried and times and not any(times) else set()
     codes |= {why.exit_code for why in files.left_out}
     if request.strict:
-        groups = [group for part in parts for group in part.groups]
+        groups = [group for result in results for group in result.groups]
         codes |= strict_codes(request, groups, records, rounds=request.timing.rounds)
     return worst_exit_code(codes | verdict_codes(records))
 
@@ -208,7 +209,7 @@ def strict_codes(
         or (record.time_us is not None and rounds >= MIN_ROUNDS and record.time_us_low is None)
         for record in records if record.verdict == "pass" and record.n * record.rows
     )  # fmt: skip
-    accepted = set(asked(request.terms, request.problem).texts)
+    accepted = set(requested_condition(request.terms, request.problem).texts)
     unasked = any(set(record.conditions) - accepted for record in records)
     return ({4} if marked or skipped or bare else set()) | ({3} if unasked else set())
 

@@ -1,8 +1,8 @@
-"""Records of libraries, and of kernels in the same pass, on the requested input and on odd layouts.
+"""Records of the library pass: of libraries and kernels, on aligned and on misaligned inputs.
 
-With one element more, or a start one element after an aligned address, some compilers silently fall
-back to loads of single elements. So all libraries and kernels are also timed with these layouts, in
-a few rounds, and compared with their time on the requested input.
+With an odd length or a misaligned start address, some compilers fall back to scalar loads. All
+libraries and kernels are therefore also timed on such inputs, in a few rounds, and compared with
+their time on the requested input.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from cudareduce.bench.cases import Anew
-from cudareduce.bench.group import Group, Times
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.cases import SelectCase
+from cudareduce.bench.records import Group, Recorder, Times
 from cudareduce.intervals import MIN_ROUNDS, interval, paired
 from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan, Problem
@@ -36,9 +35,9 @@ from cudareduce.results.record import Record
 from cudareduce.verify.verdict import RIGHT, skipped, worse
 
 PRIMARY = "primary"
-#: Additional shapes that are verified in misaligned layouts (some libraries compile for each size),
-#: and the limit for launches in half a round.
+#: Additional shapes that are verified on misaligned inputs: some libraries compile for each size.
 _ODD_EDGES: tuple[Shape, ...] = ((1025, 1),)
+#: Limit of launches in half a round.
 _ODD_LAUNCHES = 24
 _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
     ("baseline", "speedup", "speedup_low", "speedup_high", "speedup_prev", "speedup_prev_low",
@@ -47,9 +46,9 @@ _NO_SPEEDUP: dict[str, Any] = dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One reduction at one shape, with the kernels to time there, and `others` that are only
-    verified."""
+class LibraryTask:
+    """One reduction at one shape, and the kernels to time with the libraries. Libraries are only
+    verified at the shapes in `others`."""
 
     group: Group
     shape: Shape
@@ -66,10 +65,10 @@ class LibraryRecords:
     job: Job
     limits: DeviceLimits
 
-    def of(self, asked: Asked, outcome: Outcome) -> list[Record]:
-        """Libraries in the order of tables, then kernels. A job with several layouts has records of
-        all but the first, each with its slowdown against the first."""
-        plain = self._records(asked, outcome, 0)
+    def of(self, task: LibraryTask, outcome: Outcome) -> list[Record]:
+        """Records of libraries, then of kernels. For a job with misaligned inputs: the records of
+        these, each with its slowdown relative to the aligned input."""
+        plain = self._records(task, outcome, 0)
         if not self.job.odd:
             return plain
         return [
@@ -78,10 +77,10 @@ class LibraryRecords:
                 **_slowdown(before.rounds_us, record.rounds_us),
             )
             for number, layout in enumerate(self.job.layouts) if number
-            for before, record in zip(plain, self._records(asked, outcome, number), strict=True)
+            for before, record in zip(plain, self._records(task, outcome, number), strict=True)
         ]  # fmt: skip
 
-    def _records(self, asked: Asked, outcome: Outcome, number: int) -> list[Record]:
+    def _records(self, task: LibraryTask, outcome: Outcome, number: int) -> list[Record]:
         """The records of the layout of this number."""
         reduction = self.job.reduction
         found = {
@@ -89,7 +88,7 @@ class LibraryRecords:
             # a library that has ended its process has one result for all layouts
             if (result := outcome.results.get(keyed(name, number), outcome.results.get(name)))
         }  # fmt: skip
-        group = self._group(asked, outcome, found, number)
+        group = self._group(task, outcome, found, number)
         cases = [*found, *(self.job.cases(number) if outcome.passes else ())]
         made = self._compared(group).records(group, cases)
         by_id = {case.kernel.id: result for case, result in found.items()}
@@ -100,7 +99,7 @@ class LibraryRecords:
     def _without_graph(
         self, group: Group, found: Mapping[Case, LibraryResult], context: str | None
     ) -> Iterator[Record]:
-        """A row for each graph that could not be captured."""
+        """A skip record for each library call that could not be captured as a CUDA graph."""
         why = {case: one.no_graph for case, one in found.items()
                if one.no_graph and group.verdicts[case].outcome == "pass"}  # fmt: skip
         skips = {case: skipped("unfit", reason) for case, reason in why.items()}
@@ -110,10 +109,10 @@ class LibraryRecords:
                 yield replace(_named(made, found[case], context), timing=label)
 
     def _group(
-        self, one: Asked, outcome: Outcome, found: Mapping[Case, LibraryResult], number: int
+        self, task: LibraryTask, outcome: Outcome, found: Mapping[Case, LibraryResult], number: int
     ) -> Group:
         """Verdicts, plans and times of libraries and kernels in the layout of this number."""
-        shape = self.job.layouts[number].shape(one.shape)
+        shape = self.job.layouts[number].shape(task.shape)
         problem = Problem(self.job.reduction, *shape)
         cases = self.job.cases(number)
         by_key = {keyed(case.kernel.title, number): case for case in found}
@@ -127,7 +126,7 @@ class LibraryRecords:
             timed = outcome.kernels.get((index, number), RIGHT)
             if index in refusals:
                 timed = skipped("unfit", refusals[index])
-            verdicts[cases[index]] = worse(one.group.verdicts[case], timed)
+            verdicts[cases[index]] = worse(task.group.verdicts[case], timed)
         times = {
             label: Times(
                 timings={by_key[key]: timing for key, timing in result.timings.items()
@@ -139,7 +138,7 @@ class LibraryRecords:
         ours = {cases[index]: plan for index, plan in plans.items()}
         joules = next((result.joules for result in outcome.passes.values()), {})
         return replace(
-            one.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
+            task.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
             joules={by_key[key]: spent for key, spent in joules.items() if key in by_key},
             plans={**{case: library_plan(case.kernel.title, problem) for case in found}, **ours},
         )  # fmt: skip
@@ -167,13 +166,13 @@ def _named(record: Record, found: LibraryResult | None, context: str | None) -> 
     )  # fmt: skip
 
 
-def odd_job(job: Job, outcome: Outcome, anew: Anew) -> Job:
-    """The job that times the libraries and kernels of another job again in odd layouts. `anew`
-    returns the kernel that replaces one there."""
+def odd_job(job: Job, outcome: Outcome, select: SelectCase) -> Job:
+    """The job that repeats another job on misaligned inputs. `select` returns the case that
+    replaces a kernel there."""
     timed = {name for found in outcome.passes.values() for name in found.timings}
     peers = (peer.name for listing in job.listings for peer in listing.libraries())
     elsewhere = {
-        (place, number): anew(case, layout.shape(job.shapes[-1]), layout.offset)
+        (place, number): select(case, layout.shape(job.shapes[-1]), layout.offset)
         for place, (case, _) in enumerate(job.kernels) for number, layout in enumerate(ODD, 1)
     }  # fmt: skip
     return replace(

@@ -3,22 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from cudareduce.bench.group import Group, Times
-from cudareduce.bench.runner import Part
 from cudareduce.bench.settings import Settings
 from cudareduce.catalog.kernel import Kernel
 from cudareduce.catalog.registry import AUTO, AUTO_FIXED, Registry
 from cudareduce.intervals import interval, paired
-from cudareduce.launch.case import Case
+from cudareduce.launch.case import Case, Shape
 from cudareduce.launch.plan import Plan
 from cudareduce.machine import Conditions
+from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
 from cudareduce.timing.rounds import Timing
 from cudareduce.verify.verdict import Verdict
+
+#: Remark of a run that Ctrl-C ended.
+INTERRUPTED = "interrupted: what is missing was not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Times of one method. `ceiling` is the time of the fastest read-only kernel, `floors` are
+    launch overheads in us by name."""
+
+    timings: Mapping[Case, Timing] = field(default_factory=dict)
+    ceiling: Timing | None = None
+    floors: Mapping[str, float] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Verdicts and times of cases of one reduction at `n` elements per row.
+
+    `shas` are hashes of machine code, `times` has one entry per timing method, by label.
+    `condition_numbers` are sum|x| / |sum x| by shape, `joules` the energy of one launch.
+    `protocols` describe the measured rounds. `tried`: timing has started. `interrupted`: Ctrl-C
+    ended it early.
+    """
+
+    reduction: Reduction
+    n: int
+    plans: Mapping[Case, Plan] = field(default_factory=dict)
+    verdicts: Mapping[Case, Verdict]
+    shas: Mapping[Case, str | None] = field(default_factory=dict)
+    times: Mapping[str, Times] = field(default_factory=dict)
+    condition_numbers: Mapping[Shape, float] = field(default_factory=dict)
+    joules: Mapping[Case, float] = field(default_factory=dict)
+    protocols: tuple[Mapping[str, Any], ...] = ()
+    remarks: tuple[str, ...] = ()
+    tried: bool = False
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReductionResult:
+    """All cases of one reduction in the requested order, with a group for each size."""
+
+    cases: tuple[Case, ...]
+    runnable: tuple[Case, ...]
+    groups: tuple[Group, ...]
+    interrupted: bool
 
 
 def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | None:
@@ -34,12 +81,12 @@ def roofline_alarm(label: str, gb_s: float, peak_gb_s: float | None) -> str | No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Records of libraries, and of kernels in the same pass; `interrupted`: Ctrl-C ended it."""
+class LibraryPass:
+    """Records of libraries, and of kernels timed in the same rounds."""
 
     records: tuple[Record, ...] = ()
     remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
+    protocols: tuple[Mapping[str, Any], ...] = ()
     interrupted: bool = False
 
 
@@ -52,12 +99,12 @@ class Recorder:
     settings: Settings
     registry: Registry
 
-    def all_records(self, parts: Sequence[Part]) -> list[Record]:
-        """Records of all parts of a run."""
+    def all_records(self, results: Sequence[ReductionResult]) -> list[Record]:
+        """The records of a run."""
         return [
             record
-            for part in parts for group in part.groups
-            for record in self.records(group, part.cases)
+            for result in results for group in result.groups
+            for record in self.records(group, result.cases)
         ]  # fmt: skip
 
     def records(self, group: Group, cases: Sequence[Case]) -> list[Record]:

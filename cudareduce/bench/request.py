@@ -152,7 +152,7 @@ class VerifyRequest:
     argv: tuple[str, ...] = ()
 
 
-def asked(terms: Terms, problem: ReductionOptions) -> Condition:
+def requested_condition(terms: Terms, problem: ReductionOptions) -> Condition:
     """The condition that the user has named; --sizes-only without sizes is a UsageError."""
     if terms.sizes_only and not problem.n:
         raise UsageError("--sizes-only takes the sizes of --n: give these too")
@@ -160,13 +160,13 @@ def asked(terms: Terms, problem: ReductionOptions) -> Condition:
     return Condition(multiple=terms.multiple_of or 1, sizes=sizes, nan=terms.nan or "propagate")
 
 
-def chosen(
+def select_kernels(
     request: BenchRequest | VerifyRequest, registry: Registry, files: ExternalFiles
 ) -> list[Choice]:
     """The kernels named, those of the user's files on the terms of the request; kernels that are
     left out are in `files`. A name that is not known, or a file of which no kernel can be taken, is
     a UsageError."""
-    selection, precondition = request.selection, asked(request.terms, request.problem)
+    selection, precondition = request.selection, requested_condition(request.terms, request.problem)
     choices = []
     for choice in registry.choose(selection.kernels, files, auto=True):
         kernel = choice.kernel
@@ -295,7 +295,7 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
 
 
 @contextmanager
-def opened(machine: Machine, settings: Settings) -> Iterator[Session]:
+def open_session(machine: Machine, settings: Settings) -> Iterator[Session]:
     """A session on the backend asked for; what falls back says so. Raises EnvironmentProblem if
     that backend, or what its way of timing needs, is not here."""
     try:

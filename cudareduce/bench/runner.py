@@ -1,64 +1,55 @@
-"""The loop over reductions and sizes: verify every case, time those that are right."""
+"""The loop over reductions and sizes: verify every case, then time the correct ones."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from cudareduce.backends.protocol import Monitor
-from cudareduce.bench.cases import cases
-from cudareduce.bench.edges import at_edges, parts_to_verify
-from cudareduce.bench.group import Group, Times
+from cudareduce.bench.cases import make_cases
 from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
-from cudareduce.bench.session import Session
+from cudareduce.bench.records import Group, ReductionResult, Times
+from cudareduce.bench.session import Session, VerificationTask
 from cudareduce.bench.trial import Trial
 from cudareduce.catalog.registry import Choice
 from cudareduce.errors import EnvironmentProblem, OutOfMemory
 from cudareduce.external.files import ExternalFiles
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.reduction.operators import Reduction
+from cudareduce.verify.test_sets import ROW_SHAPES, TestSet, edge_sizes, edges
 from cudareduce.verify.verdict import Verdict, skipped
 
-#: So many elements take as long to verify, and to upload for every context, as a small size takes
-#: to be timed: on an H200 two kernels took 6.1 s for nine rounds at up to 2^24, and at 2^26 7.6 s
-#: after 1.8 s of verification.
-_MOVED_IN_A_TIMING = 2**28
+#: `bench` verifies edge shapes of up to this many elements, `verify` all of them.
+_QUICK_EDGE = 65537
+#: Verifying and uploading this many elements takes as long as timing a small size. On an H200, nine
+#: rounds of two kernels took 6.1 s up to 2^24; 2^26 took 7.6 s and 1.8 s for verification.
+_ELEMENTS_PER_TIMING = 2**28
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One reduction of a run: its cases, in the order asked for, and a group for each size."""
-
-    cases: tuple[Case, ...]
-    runnable: tuple[Case, ...]
-    groups: tuple[Group, ...]
-    interrupted: bool
-
-
-def measured(
+def measure_kernels(
     session: Session, choices: Sequence[Choice], files: ExternalFiles | None = None
-) -> list[Part]:
-    """Verify and time every choice, reduction by reduction; Ctrl-C ends it with what it has.
-    `files` makes the kernels of external files, for preconditions."""
+) -> list[ReductionResult]:
+    """Verify and time every choice, reduction by reduction. After Ctrl-C, returns the results so
+    far. `files` loads external files at other sizes, to find preconditions."""
     timed = session.backend.timed()
     runner = _Runner(session, timed.monitor() if timed else None, files)
-    parts: list[Part] = []
-    found = cases(session, choices)
-    runnable = [case for some in found.values() for case, verdict in some if verdict is None]
-    session.verify_ahead(parts_to_verify(session, [runner.sized(case) for case in runnable]))
-    for k, (reduction, some) in enumerate(found.items()):
-        parts.append(runner.part(reduction, some, len(found) - k - 1))
-        if parts[-1].interrupted:
+    results: list[ReductionResult] = []
+    cases = make_cases(session, choices)
+    runnable = [case for group in cases.values() for case, verdict in group if verdict is None]
+    session.verify_ahead(verification_tasks(session, [runner.sized(case) for case in runnable]))
+    for k, (reduction, group) in enumerate(cases.items()):
+        results.append(runner.measure(reduction, group, len(cases) - k - 1))
+        if results[-1].interrupted:
             break
-    return parts
+    return results
 
 
 class _Runner:
-    """What all parts of one run share."""
+    """Measures the reductions of one run."""
 
     def __init__(
         self, session: Session, monitor: Monitor | None, files: ExternalFiles | None
@@ -66,13 +57,14 @@ class _Runner:
         self._files = files
         self._session, self._settings, self._monitor = session, session.settings, monitor
 
-    def part(
+    def measure(
         self,
         reduction: Reduction,
         cases: Sequence[tuple[Case, Verdict | None]],
         reductions_ahead: int,
-    ) -> Part:
-        """All sizes of one reduction; `reductions_ahead` share the time that is left."""
+    ) -> ReductionResult:
+        """Measure all sizes of one reduction. `reductions_ahead` is the number of reductions that
+        share the remaining time."""
         cases = [(self.sized(case), verdict) for case, verdict in cases]
         runnable = tuple(case for case, verdict in cases if verdict is None)
         order = tuple(case for case, _ in cases)
@@ -80,15 +72,17 @@ class _Runner:
         interrupted = False
         try:
             session = self._session
-            prepared, edge_verdicts = at_edges(session, runnable)
+            prepared, edge_verdicts = prepare_and_verify_edges(session, runnable)
             better, causes = dict[Case, Case](), dict[Case, Verdict]()
             if not session.interrupted:
                 edge_verdicts = with_races(session, edge_verdicts)
             if self._files is not None and not session.interrupted:
                 better, causes = preconditions(session, edge_verdicts, self._files)
             better = {case: self.sized(other) for case, other in better.items()}
-            mended, again = at_edges(session, tuple(better.values())) if better else ([], {})
-            prepared = [*(one for one in prepared if one.case not in better), *mended]
+            mended, again = (
+                prepare_and_verify_edges(session, tuple(better.values())) if better else ([], {})
+            )
+            prepared = [*(p for p in prepared if p.case not in better), *mended]
             runnable, order = (
                 tuple(better.get(case, case) for case in some) for some in (runnable, order)
             )
@@ -97,19 +91,19 @@ class _Runner:
             sizes = self._sizes(order)
             for k, n in enumerate(sizes):
                 ahead = [*sizes[k + 1 :], *sizes * reductions_ahead]
-                here = [one for one in prepared if n in self._settings.sizes_of(one.case)]
+                at_n = [p for p in prepared if n in self._settings.sizes_of(p.case)]
                 known = {
                     case: verdict
                     for case, verdict in verdicts.items()
                     if n in self._settings.sizes_of(case)
                 }
-                groups.append(self._group(reduction, n, here, known, ahead))
+                groups.append(self._group(reduction, n, at_n, known, ahead))
                 if groups[-1].interrupted:
                     interrupted = True
                     break
         except KeyboardInterrupt:
             interrupted = True
-        return Part(
+        return ReductionResult(
             cases=order, runnable=runnable, groups=tuple(groups), interrupted=interrupted,
         )  # fmt: skip
 
@@ -140,23 +134,23 @@ class _Runner:
         verdicts: Mapping[Case, Verdict],
         ahead: Sequence[int],
     ) -> Group:
-        """One size: verified, and timed where the backend can time; `ahead` are sizes that share
-        the time that is left."""
+        """Verify one size, and time it if the backend has timers. `ahead` are the sizes that share
+        the remaining time."""
         settings = self._settings
         shape = n, settings.rows
-        taking = [one for one in prepared if shape in one.plans]
+        supported = [p for p in prepared if shape in p.plans]
         group = partial(
-            Group, reduction=reduction, n=n, plans={one.case: one.plans[shape] for one in taking},
-            shas={one.case: _binary(one, shape) for one in taking},
+            Group, reduction=reduction, n=n, plans={p.case: p.plans[shape] for p in supported},
+            shas={p.case: _binary(p, shape) for p in supported},
         )  # fmt: skip
-        asked = {one.case: [shape] for one in prepared}
-        found = self._session.verify(prepared, asked, verdicts)
-        verdicts = found.verdicts
-        verified = group(verdicts=verdicts, interrupted=found.interrupted)
-        if found.interrupted:
+        shapes = {p.case: [shape] for p in prepared}
+        verification = self._session.verify(prepared, shapes, verdicts)
+        verdicts = verification.verdicts
+        verified = group(verdicts=verdicts, interrupted=verification.interrupted)
+        if verification.interrupted:
             return verified
         timed = self._session.backend.timed()
-        right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
+        right = [p for p in prepared if verdicts[p.case].outcome == "pass"]
         if timed is None or self._monitor is None or not n * settings.rows or not right:
             return verified
         ways = len(settings.methods)
@@ -170,57 +164,130 @@ class _Runner:
             return replace(verified, interrupted=True)
 
     def _moves(self, n: int) -> float:
-        """What a size takes to be moved once, counted in timings of a small one."""
-        return n * self._settings.rows / _MOVED_IN_A_TIMING
+        """The cost of moving `n` elements per row once, in timings of a small size."""
+        return n * self._settings.rows / _ELEMENTS_PER_TIMING
 
     def _timed(self, trial: Trial, group: Group, monitor: Monitor, ahead: float) -> Group:
-        """Time the cases that are right; `ahead` are other timings, counted in those of small n."""
+        """Time the correct cases. `ahead` is the cost of later sizes, in timings of a small
+        one."""
         settings, methods = self._settings, self._settings.methods
         times: dict[str, Times] = {}
-        stories: list[Mapping[str, Any]] = []
+        protocols: list[Mapping[str, Any]] = []
         remarks: list[str] = []
         interrupted = False
         for k, method in enumerate(methods):
             others = monitor.other_processes()
             weight = len(methods) - k + ahead / (1 + self._moves(group.n))
             try:
-                found = trial.measure(method, settings.deadline.share(weight), others)
+                result = trial.measure(method, settings.deadline.share(weight), others)
             except EnvironmentProblem as problem:  # the other methods may still be possible
                 remarks.append(f"{method.label}: {problem}")
                 continue
             except OutOfMemory as error:
-                group = replace(group, stories=tuple(stories), remarks=tuple(remarks), tried=True)
+                group = replace(
+                    group, protocols=tuple(protocols), remarks=tuple(remarks), tried=True
+                )
                 return _without_memory(group, error)
-            times[method.label] = found.times
-            if interrupted := found.interrupted:
+            times[method.label] = result.times
+            if interrupted := result.interrupted:
                 break
-            stories.append(found.story)
-            remarks += [f"{method.label}, n = {group.n}: {said}" for said in found.remarks]
+            protocols.append(result.protocol)
+            remarks += [f"{method.label}, n = {group.n}: {remark}" for remark in result.remarks]
         hurried = interrupted or settings.deadline.passed
         try:
-            group = trial.judged(replace(group, times=times), hurried=hurried)
-        except KeyboardInterrupt:  # answers that were not looked at have no times
+            group = trial.verify_after_timing(replace(group, times=times), hurried=hurried)
+        except KeyboardInterrupt:  # unverified results have no times
             interrupted, group = True, replace(group, times={})
         else:
             remarks += [monitor.problem] if monitor.problem else []
         return replace(
-            group, stories=tuple(stories), remarks=tuple(remarks), tried=True,
+            group, protocols=tuple(protocols), remarks=tuple(remarks), tried=True,
             interrupted=interrupted,
         )  # fmt: skip
 
 
 def _without_memory(group: Group, error: OutOfMemory) -> Group:
-    """The group whose right cases found no memory to be timed in."""
+    """The group with its right cases skipped because GPU memory ran out during timing."""
     skip = skipped("machine", str(error))
     left = {c: skip if v.outcome == "pass" else v for c, v in group.verdicts.items()}
     return replace(group, verdicts=left, times={})
 
 
-def _binary(one: Prepared, shape: Shape) -> str | None:
-    """The hash of the machine code that a plan runs: of several, the hash of their hashes."""
-    programs = [one.programs.get(unit) for unit in one.plans[shape].units]
+def _binary(prepared: Prepared, shape: Shape) -> str | None:
+    """SHA-256 of the machine code of a plan; with several modules, the hash of their hashes."""
+    programs = [prepared.programs.get(unit) for unit in prepared.plans[shape].units]
     hashes = [program.binary_sha if program else None for program in programs]
     known = [sha for sha in hashes if sha is not None]
     if not known or len(known) < len(hashes):
         return None
     return known[0] if len(known) == 1 else hashlib.sha256("".join(known).encode()).hexdigest()
+
+
+def verification_tasks(session: Session, cases: Sequence[Case]) -> list[VerificationTask]:
+    """Tasks for each case: one for its edge sizes, and one for each size of the run. Cases whose
+    smallest input does not fit into host memory have none."""
+    rows = session.settings.rows
+    return [
+        part for case in cases if _too_large(session, case) is None
+        for part in (
+            VerificationTask(case, tuple(_edges(session, case)), _test_sets(session, case)),
+            *(VerificationTask(case, ((n, rows),)) for n in session.settings.sizes_of(case)),
+        )
+    ]  # fmt: skip
+
+
+def prepare_and_verify_edges(
+    session: Session, runnable: Sequence[Case]
+) -> tuple[list[Prepared], dict[Case, Verdict]]:
+    """Plan and compile cases for the sizes of the run, and verify them at edge sizes.
+
+    Returns the prepared cases and the verdicts. A case whose smallest input does not fit into host
+    memory is skipped. May raise KeyboardInterrupt."""
+    settings = session.settings
+    edges_of = {case: _edges(session, case) for case in runnable}
+    too_large = {
+        case: skipped("machine", why) for case in runnable if (why := _too_large(session, case))
+    }
+    nets = {case: _test_sets(session, case) for case in runnable if case not in too_large}
+    shapes = {
+        case: [*some, *((n, settings.rows) for n in settings.sizes_of(case))]
+        for case, some in edges_of.items()
+    }
+    small = [case for case in runnable if case not in too_large]
+    prepared, unbuilt = session.prepare(small, shapes, nets, in_workers=True)
+    found = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
+    if found.interrupted and not session.interrupted:
+        raise KeyboardInterrupt
+    verdicts = {case: _size_independent(verdict) for case, verdict in found.verdicts.items()}
+    return prepared, too_large | unbuilt | verdicts
+
+
+def _too_large(session: Session, case: Case) -> str | None:
+    """Why the smallest input of the run does not fit into host memory; None if it does."""
+    smallest = min(session.settings.sizes_of(case), default=0)
+    return session.why_too_large(case, [(smallest, session.settings.rows)])
+
+
+def _test_sets(session: Session, case: Case) -> list[TestSet]:
+    return session.jobs.nets(case, every=_is_user_file(case))
+
+
+def _edges(session: Session, case: Case) -> list[Shape]:
+    """The edge shapes at which a case is verified before timing.
+
+    A user's file gets all edge shapes of `verify`. A kernel of the package, which its tests cover,
+    gets small ones only."""
+    if _is_user_file(case):
+        return list(edges(case, session.backend.limits()))
+    shapes = [*((n, 1) for n in edge_sizes(case.block)), *ROW_SHAPES]
+    return [(n, rows) for n, rows in shapes if n * rows <= _QUICK_EDGE]
+
+
+def _is_user_file(case: Case) -> bool:
+    """True for an external file; False for kernels of the package, also of another git tree."""
+    return case.kernel.foreign and case.name is None
+
+
+def _size_independent(verdict: Verdict) -> Verdict:
+    """The verdict without errors and repeat counts, which hold for one size only."""
+    return replace(verdict, error=None, bound=None, ulp=None, distinct=None, launches=None)

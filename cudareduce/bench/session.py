@@ -16,13 +16,12 @@ from typing import Protocol, TypeVar
 from cudareduce.backends.protocol import Backend
 from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.bench.jobs import LARGE_BYTES, Jobs, Shapes
-from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.settings import Settings
 from cudareduce.errors import BuildError, OutOfMemory
 from cudareduce.launch.bound import Workspaces
 from cudareduce.launch.case import Case, Prepared, Shape, build, planned
 from cudareduce.launch.plan import Plan
-from cudareduce.machine import cpu_count
+from cudareduce.machine import cpu_count, why_too_large
 from cudareduce.progress import Progress
 from cudareduce.reduction.sizes import counted
 from cudareduce.verify.isolation import Isolation
@@ -52,7 +51,7 @@ class Phase(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VerificationTask:
     """A part of the verification of a case: at these shapes, and with these test sets."""
 
     case: Case
@@ -60,7 +59,7 @@ class Part:
     nets: Sequence[TestSet] = ()
 
 
-_PartKey = tuple[Case, tuple[Shape, ...]]
+_TaskKey = tuple[Case, tuple[Shape, ...]]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -254,12 +253,12 @@ class Session:
         nbytes = max((n * rows for n, rows in shapes), default=0) * size
         return why_too_large(nbytes * self.backend.traits.host_copies)
 
-    def verify_ahead(self, parts: Sequence[Part]) -> None:
+    def verify_ahead(self, parts: Sequence[VerificationTask]) -> None:
         """Verify all parts of a run in one phase, where workers verify; `verify` then has their
         verdicts at once. The part that takes the shortest time goes first, so that there is a
         result early, then those that take the longest. Further parts of a case are left out once
         one has failed."""
-        queues: dict[_PartKey, list[Job]] = {}
+        queues: dict[_TaskKey, list[Job]] = {}
         for part in parts:
             key = part.case, part.shapes
             plans, refusals = planned(part.case, part.shapes, self.backend.limits())
@@ -272,7 +271,7 @@ class Session:
             else:
                 queues[key] = self.jobs.of(prepared, part.shapes, part.nets)
         seconds = {key: sum(map(estimated_s, queue)) for key, queue in queues.items()}
-        left: dict[Case, set[_PartKey]] = {}
+        left: dict[Case, set[_TaskKey]] = {}
         for key in queues:
             left.setdefault(key[0], set()).add(key)
         case_s = {case: sum(seconds[key] for key in keys) for case, keys in left.items()}
@@ -283,7 +282,7 @@ class Session:
             if key[0] == case
         }  # fmt: skip
         shared, count = self._shared(queues)
-        dropped: set[_PartKey] = set()
+        dropped: set[_TaskKey] = set()
         width = max((len(_name(case, left)) for case in left), default=0)
         try:
             with self.phase("verifying", len(left), work=sum(case_s.values())) as progress:

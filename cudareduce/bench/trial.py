@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from cudareduce.backends.protocol import Launch, Monitor, TimedBackend
-from cudareduce.bench.group import Group, Times
 from cudareduce.bench.preconditions import timed_input
+from cudareduce.bench.records import Group, Times
 from cudareduce.bench.session import Session
 from cudareduce.budget import Deadline
 from cudareduce.launch.bound import Bound
@@ -38,17 +38,17 @@ _RENEWED_BYTES = 2**28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The result of one timing method, the protocol of its rounds, and remarks."""
+class MethodResult:
+    """Times of one timing method, the protocol of its rounds, and remarks for the user."""
 
     times: Times
-    story: Mapping[str, Any]
+    protocol: Mapping[str, Any]
     remarks: tuple[str, ...]
     interrupted: bool
 
 
 class Trial:
-    """Times a group of correct cases. All methods may raise OutOfMemory."""
+    """Times the correct cases of a group. Every method may raise OutOfMemory."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Trial:
                 backend, plan, programs[case], given.buffer, None, *given.buffers[1:]
             )
             if self._keep_cache and plan.kernel.in_place:
-                continue  # what restores its input would fill the cache
+                continue  # restoring the input would fill the cache
             entrants[str(k)] = bound.run_first if first_only else bound.run
         memory = OwnBuffers(self._bounds, timer)
         self._monitors = {
@@ -123,29 +123,29 @@ class Trial:
         return {str(k): self._monitors[case] for k, case in enumerate(self._plans)}
 
     @contextmanager
-    def _looked_at(self) -> Iterator[Context]:
+    def _judged_context(self) -> Iterator[Context]:
         """A context whose results are judged at the end of its half round."""
         with self._context() as context:
             yield context
-            self._take_up()
+            self._collect_verdicts()
             if self._kept is None:
                 self._judge()
 
-    def _take_up(self) -> None:
+    def _collect_verdicts(self) -> None:
         """Collect the verdicts of the monitors."""
         for case, monitor in self._monitors.items():
             self._after[case] = worse(self._after.get(case, RIGHT), monitor.verdict)
             if monitor.undecided:
                 self._undecided.add(case)
 
-    def measure(self, method: Method, deadline: Deadline, others: int) -> Found:
+    def measure(self, method: Method, deadline: Deadline, others: int) -> MethodResult:
         """Measure rounds of all cases by one method. `others` is the number of other processes on
         the GPU. Raises EnvironmentProblem if the device does not support the method."""
         self._keep_cache = not method.cold
         label = f"measuring rounds of all kernels, {method.label}"
         with self._session.phase(label, self._settings.rounds) as progress:
             measured = measure(
-                self._looked_at, self._settings.rounds, method, progress.step,
+                self._judged_context, self._settings.rounds, method, progress.step,
                 deadline=deadline, alone=(FLOOR_EVENTS,),
             )  # fmt: skip
         timings = measured.timings
@@ -157,22 +157,22 @@ class Trial:
             floors={name: timings[name].median_us for name in floors if name in timings},
             conditions=over(measured.conditions),
         )
-        said = list(remarks(measured, self._settings.deadline.seconds, others))
+        notes = list(remarks(measured, self._settings.deadline.seconds, others))
         late = [case.kernel.id for k, case in enumerate(self._plans) if str(k) in measured.lost]
         if late:
-            said.append(
-                f"the host enqueued every launch of {', '.join(late)} too late to be timed: see "
-                "what else keeps its processors busy"
+            notes.append(
+                f"the host enqueued every launch of {', '.join(late)} too late to be timed; "
+                "other processes may be using the CPU"
             )
         warm = [case.kernel.id for case in self._plans if case.kernel.in_place and not method.cold]
         if warm:
-            said.append(f"{', '.join(warm)}: no warm time, since its input is restored before it")
-        return Found(
-            times=times, story=self._story(method, measured), remarks=tuple(said),
+            notes.append(f"{', '.join(warm)}: no warm time, since its input is restored before it")
+        return MethodResult(
+            times=times, protocol=self._protocol(method, measured), remarks=tuple(notes),
             interrupted=measured.interrupted,
         )  # fmt: skip
 
-    def _story(self, method: Method, measured: Measurement) -> dict[str, Any]:
+    def _protocol(self, method: Method, measured: Measurement) -> dict[str, Any]:
         reduction = self._group.reduction
         return {
             "op": reduction.op.name, "dtype": reduction.dtype.name, "acc": reduction.acc.name,
@@ -182,10 +182,10 @@ class Trial:
             "rounds": [asdict(state) for state in measured.conditions],
         }  # fmt: skip
 
-    def judged(self, group: Group, *, hurried: bool) -> Group:
-        """The group with verdicts after timing: a time is kept only if all results were right,
-        nothing was written outside of the buffers, and no work was unfinished. `hurried` skips slow
-        checks."""
+    def verify_after_timing(self, group: Group, *, hurried: bool) -> Group:
+        """The group with the verdicts after timing. A time is kept only if all results were right,
+        no buffer guard was overwritten, and no work was unfinished at the end event. `hurried`
+        skips slow checks."""
         costs_us = {
             case: timing.median_us
             for times in reversed(list(group.times.values()))
@@ -209,9 +209,9 @@ class Trial:
                 raise KeyboardInterrupt
             again = dict(verified.verdicts)
         for case in self._bounds:
-            group = _standing(group, case, verdicts[case])
+            group = _with_verdict(group, case, verdicts[case])
         for case, verdict in again.items():
-            group = _standing(group, case, verdict)
+            group = _with_verdict(group, case, verdict)
         taken = {(plan.problem.n, plan.problem.rows) for plan in self._plans.values()}
         numbers = {shape: _condition_number(self._data.reference(shape, 0)) for shape in taken}
         return replace(
@@ -265,7 +265,7 @@ class Trial:
             self._after[case] = after
 
 
-def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
+def _with_verdict(group: Group, case: Case, verdict: Verdict) -> Group:
     """The group with verdicts after timing included: wrong kernels have no times."""
     if verdict.outcome == "fail":
         verdict = replace(verdict, reason=f"after timing: {verdict.reason}")
@@ -276,7 +276,7 @@ def _standing(group: Group, case: Case, verdict: Verdict) -> Group:
         group = replace(group, times=left)
     stands = combined(group.verdicts[case], verdict)
     if stands.outcome == "pass" and verdict.error is not None:
-        # What is printed beside a time is the error on the input that was timed.
+        # The table shows the error on the timed input.
         stands = replace(
             verdict, reason=stands.reason, undecided=stands.undecided, distinct=stands.distinct,
             launches=stands.launches, effort=stands.effort,

@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from cudareduce.backends.selection import never_timed
-from cudareduce.bench.cases import Cases, cases, why_left_out
+from cudareduce.bench.cases import Cases, make_cases, table_warnings
 from cudareduce.bench.command import strict_codes, verdict_codes
-from cudareduce.bench.group import Group
 from cudareduce.bench.preconditions import preconditions, with_conditions, with_races
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.records import Group, Recorder
 from cudareduce.bench.request import (
     Machine,
     VerifyRequest,
-    chosen,
     external_files,
     file_deadline,
-    opened,
+    open_session,
+    select_kernels,
     verify_settings,
 )
-from cudareduce.bench.session import Part, Session
+from cudareduce.bench.session import Session, VerificationTask
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.summary import recorded_lines, run_summary
 from cudareduce.catalog.registry import load_registry
@@ -76,22 +75,22 @@ def verified(request: VerifyRequest) -> Verified:
     EnvironmentProblem."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
     deadline, files = file_deadline(request), external_files(request)
-    choices = chosen(request, registry, files)
+    choices = select_kernels(request, registry, files)
     request.outputs.check(*(choice.kernel.path for choice in choices))
     settings = verify_settings(request)
     if request.machine.max_time is not None or all(choice.kernel.program for choice in choices):
         settings = replace(settings, deadline=deadline)
-    with opened(request.machine, settings) as session:
+    with open_session(request.machine, settings) as session:
         if request.sanitize:
             _check_sanitizer(session, request.machine)
-        say(why_left_out(session, choices), quiet)
+        say(table_warnings(session, choices), quiet)
         recorder = Recorder(session.backend.name, None, settings, registry)
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
-        found = cases(session, choices)
+        found = make_cases(session, choices)
         session.verify_ahead([
-            Part(case, tuple(_shapes(session, case)), _test_sets(session, case))
+            VerificationTask(case, tuple(_shapes(session, case)), _test_sets(session, case))
             for some in found.values() for case, verdict in some if verdict is None
         ])  # fmt: skip
         for reduction, some in found.items():
@@ -104,9 +103,9 @@ def verified(request: VerifyRequest) -> Verified:
                 break
         device = session.backend.info()
         if request.peers and 130 not in codes:
-            from cudareduce.bench.beside import verified_beside
+            from cudareduce.bench.library_timing import verify_libraries
 
-            beside = verified_beside(session, groups, recorder, request.peers)
+            beside = verify_libraries(session, groups, recorder, request.peers)
             records += beside.records
             codes |= {130} if beside.interrupted else set()
     codes |= strict_codes(request, groups, records) if request.strict else set()

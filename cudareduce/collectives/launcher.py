@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cudareduce.backends.selection import BackendSpec, gpu_count
-from cudareduce.bench.memory import why_too_large
 from cudareduce.budget import Deadline
 from cudareduce.collectives.communicator import (
     OWN_LAUNCHER,
@@ -26,6 +25,7 @@ from cudareduce.collectives.communicator import (
 )
 from cudareduce.collectives.names import MOST_RANKS
 from cudareduce.errors import EnvironmentProblem, UsageError, worst_exit_code
+from cudareduce.machine import why_too_large
 from cudareduce.progress import say
 from cudareduce.temporary import temporary_folder
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from cudareduce.backends.selection import choose_backend, gpu_count, open_backend
-from cudareduce.bench.group import Group
-from cudareduce.bench.library_records import Asked, LibraryRecords
-from cudareduce.bench.records import Recorder
+from cudareduce.bench.library_records import LibraryRecords, LibraryTask
+from cudareduce.bench.records import Group, Recorder
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
 from cudareduce.catalog.registry import load_registry
@@ -240,6 +239,6 @@ class CubVersions:
                     methods=settings.methods, rounds=rounds,
                 )  # fmt: skip
                 outcome = processes.outcome(job, Deadline(), bar.step)
-                asked = Asked(Group(reduction=reduction, n=n, verdicts={}), (n, 1))
+                asked = LibraryTask(Group(reduction=reduction, n=n, verdicts={}), (n, 1))
                 records += LibraryRecords(recorder, calls, job, self._limits).of(asked, outcome)
         return records

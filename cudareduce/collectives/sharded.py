@@ -28,13 +28,18 @@ from cudareduce.backends.protocol import (
     TimedBackend,
 )
 from cudareduce.backends.selection import gpu_count
-from cudareduce.bench.cases import cases
+from cudareduce.bench.cases import make_cases
 from cudareduce.bench.command import verdict_codes
-from cudareduce.bench.edges import at_edges
-from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.preconditions import with_races
 from cudareduce.bench.records import case_fields
-from cudareduce.bench.request import BenchRequest, bench_settings, chosen, external_files, opened
+from cudareduce.bench.request import (
+    BenchRequest,
+    bench_settings,
+    external_files,
+    open_session,
+    select_kernels,
+)
+from cudareduce.bench.runner import prepare_and_verify_edges
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 from cudareduce.bench.stream.run import SingleRank
@@ -83,6 +88,7 @@ from cudareduce.launch.plan import Plan
 from cudareduce.launch.prelude import Stage as PassStage
 from cudareduce.launch.prelude import Unit, prelude
 from cudareduce.libraries.contract import AbsentError
+from cudareduce.machine import why_too_large
 from cudareduce.progress import Progress, phase
 from cudareduce.reduction.inputs import Array, as_numbers, stored
 from cudareduce.reduction.operators import OPERATORS, Reduction
@@ -662,10 +668,10 @@ def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) 
     bench = replace(bench, machine=machine)
     settings = bench_settings(bench)
     registry = load_registry(bench.selection.folders)
-    choices = list(map(without_index_only, chosen(bench, registry, external_files(bench))))
+    choices = list(map(without_index_only, select_kernels(bench, registry, external_files(bench))))
     if comm.rank == 0:
         bench.outputs.check(*(choice.kernel.path for choice in choices))
-    with opened(machine, settings) as session:
+    with open_session(machine, settings) as session:
         require_equal(comm, [
             [choice.kernel.id + choice.kernel.sha for choice in choices], list(settings.sizes),
             [f"{r.op.name} {r.dtype.name} {r.acc.name}" for r in settings.reductions],
@@ -706,7 +712,7 @@ def _measure_size(
     """Verify on one GPU and measure all reductions at one size; their records."""
     records: list[Record] = []
     backend = session.backend
-    for reduction, group in cases(session, choices).items():
+    for reduction, group in make_cases(session, choices).items():
         known = {case: verdict or _why_no_partials(case) for case, verdict in group}
         untried = [replace(case, only=None) for case, verdict in known.items() if verdict is None]
         alone = dict(zip(untried, verify_on_rank_0(session, untried, comm), strict=True))
@@ -735,7 +741,7 @@ def verify_on_rank_0(session: Session, cases: Sequence[Case], comm: Communicator
     ranks. Raises RankLost, and KeyboardInterrupt on rank 0."""
     own: list[Verdict] = []
     if comm.rank == 0:
-        prepared, at = at_edges(session, cases)
+        prepared, at = prepare_and_verify_edges(session, cases)
         sizes = [(n, 1) for n in session.settings.sizes if n <= _MOST_VERIFIED]
         verified = session.verify(
             prepared, dict.fromkeys(cases, sizes), with_races(session, at), skip_others=True

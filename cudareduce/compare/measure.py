@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from cudareduce.backends.protocol import Backend
 from cudareduce.backends.selection import BackendSpec, choose_backend, open_backend
-from cudareduce.bench.cases import chosen_anew
+from cudareduce.bench.cases import case_selector
 from cudareduce.bench.command import floors_of, remarks_of
-from cudareduce.bench.records import Beside, Recorder
-from cudareduce.bench.runner import measured
+from cudareduce.bench.records import LibraryPass, Recorder
+from cudareduce.bench.runner import measure_kernels
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.bench.stream.run import run_streams
@@ -100,22 +100,22 @@ class Bencher:
                     new=tuple(done.records), remarks=tuple(done.remarks),
                     stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,
                 )  # fmt: skip
-            parts = measured(session, batch.choices)
-            interrupted, with_libraries = any(part.interrupted for part in parts), Beside()
+            parts = measure_kernels(session, batch.choices)
+            interrupted, with_libraries = any(part.interrupted for part in parts), LibraryPass()
             if batch.peers and not interrupted:
-                from cudareduce.bench.beside import timed_beside
+                from cudareduce.bench.library_timing import time_libraries
 
-                odd = chosen_anew(session, batch.choices) if batch.odd else None
-                with_libraries = timed_beside(session, parts, recorder, batch.peers, odd=odd)
+                odd = case_selector(session, batch.choices) if batch.odd else None
+                with_libraries = time_libraries(session, parts, recorder, batch.peers, odd=odd)
         finally:
             session.close()
-        stories = [story for part in parts for group in part.groups for story in group.stories]
+        stories = [story for part in parts for group in part.groups for story in group.protocols]
         whole = [part for part in parts if not part.interrupted]  # `cut` reports the others
         return Remeasured(
             new=(*recorder.all_records(parts), *with_libraries.records),
             floors_us=floors_of(parts, settings),
             remarks=(*remarks_of(whole), *with_libraries.remarks),
-            stories=(*stories, *with_libraries.stories),
+            stories=(*stories, *with_libraries.protocols),
             cut=INTERRUPTED if interrupted or with_libraries.interrupted else None,
         )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cudareduce.bench.group import Group
 from cudareduce.bench.jobs import Jobs
+from cudareduce.bench.records import Group
 from cudareduce.bench.session import Session, Verified
 from cudareduce.bench.trial import Trial
 from cudareduce.budget import Deadline

@@ -17,7 +17,7 @@ from cudareduce.backends.emulator.cpu import CpuBackend
 from cudareduce.backends.protocol import Backend
 from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench import session as session_module
-from cudareduce.bench.cases import case
+from cudareduce.bench.cases import make_case
 from cudareduce.bench.session import Session
 from cudareduce.bench.settings import Settings
 from cudareduce.catalog.kernel import Kernel
@@ -266,11 +266,11 @@ def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
     with gpu:
         session = Session(gpu, BackendSpec("cuda"), settings, partial(phase, quiet=True))
         [choice] = load_registry([folder]).choose(["mine"])
-        cases = [case(session, choice, reduction)[0]]
+        cases = [make_case(session, choice, reduction)[0]]
         shapes = [(n, 1) for n in (1000, 2**21, 2**31)]
         plans, refusals = planned(cases[0], shapes, gpu.limits())
         prepared = [Prepared(cases[0], plans, refusals, {})]
-        monkeypatch.setattr("cudareduce.bench.memory.available_bytes", lambda: None)
+        monkeypatch.setattr("cudareduce.machine.available_bytes", lambda: None)
         for shape in shapes:
             verdicts = session.verify(prepared, {cases[0]: [shape]}, {}).verdicts
             assert verdicts[cases[0]] == Verdict("skip", "out of GPU memory: 2 GiB wanted")

@@ -18,9 +18,8 @@ from statistics import median
 from cudareduce.backends.protocol import Launch, Monitor, TimedBackend
 from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench.cases import facts_of
-from cudareduce.bench.memory import why_too_large
 from cudareduce.bench.records import Recorder
-from cudareduce.bench.runner import measured
+from cudareduce.bench.runner import measure_kernels
 from cudareduce.bench.session import Phase, Session
 from cudareduce.bench.settings import Settings
 from cudareduce.budget import Deadline
@@ -35,6 +34,7 @@ from cudareduce.launch.auto.table import Entry, Table
 from cudareduce.launch.bound import Bound
 from cudareduce.launch.case import Case, build
 from cudareduce.launch.plan import Plan
+from cudareduce.machine import why_too_large
 from cudareduce.progress import Progress
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.sizes import counted
@@ -140,8 +140,8 @@ class Search:
     def fastest(
         self, kernels: Sequence[Kernel], problem: Problem, deadline: Deadline
     ) -> SearchResult:
-        """Search for the fastest cases of a problem. After Ctrl-C, the result has what was measured
-        so far."""
+        """Search for the fastest cases of a problem. After Ctrl-C, returns the cases
+        measured so far."""
         cases = self._candidates(kernels, problem)
         elements = problem.n * problem.rows
         nbytes = elements * problem.reduction.dtype.size
@@ -208,7 +208,7 @@ class Search:
         ]
         session = Session(self._backend, self._spec, settings, self._phase)
         try:
-            parts = measured(session, choices)
+            parts = measure_kernels(session, choices)
         finally:
             session.close()
         peak = self._backend.info().peak_gb_s

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from cudareduce.bench.cases import why_left_out
+from cudareduce.bench.cases import table_warnings
 from cudareduce.bench.command import verdict_codes
 from cudareduce.bench.request import (
     BenchRequest,
     ReductionOptions,
     VerifyRequest,
     bench_settings,
-    chosen,
     external_files,
-    opened,
+    open_session,
+    select_kernels,
     verify_settings,
 )
 from cudareduce.bench.session import Session
@@ -127,11 +127,11 @@ def _opened(
     """A session and the selected kernels. Outputs that would overwrite a kernel or the array are a
     UsageError."""
     quiet, registry = request.machine.quiet, load_registry(request.selection.folders)
-    choices = chosen(request, registry, external_files(request))
+    choices = select_kernels(request, registry, external_files(request))
     read = (array.file.path,) if array.file else ()
     request.outputs.check(*(choice.kernel.path for choice in choices), *read)
-    with opened(request.machine, settings) as session:
-        say(why_left_out(session, choices), quiet)
+    with open_session(request.machine, settings) as session:
+        say(table_warnings(session, choices), quiet)
         if array.file and len(array.file.shape) != 1:
             shape = " x ".join(map(str, array.file.shape)) or "one number"
             count = counted(array.file.n, "element")

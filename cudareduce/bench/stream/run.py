@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudareduce.backends.protocol import Buffer, TimedBackend
-from cudareduce.bench.cases import cases
-from cudareduce.bench.memory import why_too_large
+from cudareduce.bench.cases import make_cases
 from cudareduce.bench.records import bandwidth, case_fields, conditions_of
 from cudareduce.bench.session import Session
 from cudareduce.bench.stream.pipeline import (
@@ -48,7 +47,7 @@ from cudareduce.errors import KernelFault, OutOfMemory, UsageError
 from cudareduce.intervals import noise_pct
 from cudareduce.launch.case import Case, Prepared, Shape
 from cudareduce.launch.plan import Plan, Problem
-from cudareduce.machine import Conditions
+from cudareduce.machine import Conditions, why_too_large
 from cudareduce.reduction.inputs import Array
 from cudareduce.reduction.operators import Reduction
 from cudareduce.reduction.patterns import GIVEN
@@ -331,7 +330,7 @@ def _rows_of(
     streaming: Streaming,
 ) -> Iterator[Row]:  # fmt: skip
     """The rows of one kernel; `auto` selects a kernel for each chunk."""
-    (group,) = cases(session, [choice]).values()
+    (group,) = make_cases(session, [choice]).values()
     modes: list[tuple[ModeName, int | None]] = [("pinned", chunk) for chunk in chunks]
     modes += [("mapped", None)] if streaming.file is None else []
     for mode, chunk in (*modes, ("pageable", max(chunks))):

@@ -22,7 +22,7 @@ from cudareduce.analysis.sweep import (
     lines,
     sweep_sections,
 )
-from cudareduce.bench.trial import Found, Trial
+from cudareduce.bench.trial import MethodResult, Trial
 from cudareduce.intervals import interval
 from cudareduce.machine import DeviceInfo
 from cudareduce.report.section import Section
@@ -356,7 +356,7 @@ def test_an_interrupted_sweep_says_so(
     use(monkeypatch, FakeGpu(cache, lazy=True))
     measure, left = Trial.measure, [None] * groups
 
-    def interrupted(*arguments: Any) -> Found:
+    def interrupted(*arguments: Any) -> MethodResult:
         if not left:
             raise KeyboardInterrupt
         left.pop()

@@ -160,7 +160,7 @@ def test_results_that_cannot_be_folded_are_skipped(
 def test_an_array_larger_than_host_memory_is_skipped(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cudareduce.bench.memory.available_bytes", lambda: 10**5)
+    monkeypatch.setattr("cudareduce.machine.available_bytes", lambda: 10**5)
     code, out, _ = cudareduce("bench", V7, *SMALL, *CPU)
     assert code == 6
     assert "GiB of host memory" in out
