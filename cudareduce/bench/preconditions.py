@@ -258,7 +258,8 @@ def _with_precondition(
             if _is_right(session, experiments, eased, clear, watched=name == "aligned"):
                 found = eased
                 break
-    eased = _asking(found, **_ANY)
+    own = _ANY | {"most": case.precondition.most}
+    eased = _asking(found, **own)
     if sizes and eased != whole:  # with fewer conditions on the elements more sizes may fail
         again = dict(_outcomes(session, experiments, eased, watched=watched))
         right = [shape for shape, v in again.items() if v.outcome == "pass"]
@@ -272,9 +273,9 @@ def _with_precondition(
             return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
         sizes["most"] = min(sizes.get("most") or 2**62, max_bounded_size(case.reduction))
-    found = _asking(found, **_ANY | sizes)
-    if own := _own_size_excluded(session, experiments, case, found, failed):
-        return None, own
+    found = _asking(found, **own | sizes)
+    if excluded := _own_size_excluded(session, experiments, case, found, failed):
+        return None, excluded
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
     if sizes and of_integers and (found.precondition.within or found.precondition.positive):
         return None, ""  # neither its sizes nor its elements alone explain what is wrong

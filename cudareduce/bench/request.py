@@ -175,7 +175,11 @@ def select_kernels(
             sizes = precondition.sizes or kernel.precondition.sizes
             multiple = lcm(precondition.multiple, kernel.precondition.multiple)
             own = replace(
-                precondition, multiple=multiple, sizes=sizes, of_file=kernel.precondition.of_file
+                precondition,
+                multiple=multiple,
+                sizes=sizes,
+                of_file=kernel.precondition.of_file,
+                most=kernel.precondition.most,
             )
         if kernel.foreign:
             choice = replace(choice, kernel=replace(kernel, precondition=own))

@@ -122,6 +122,7 @@ class Program:
     wrong: str = ""  # a fault that makes it wrong whatever it computes
     fixed: bool = False  # n is fixed by the file and cannot be varied
     own: tuple[int, int] | None = None  # elements per row and rows at the size in the file
+    most: int = 0  # elements beyond which its launches lack shared memory; 0: any number
     called: bool = False  # a host function, which is called again in the same process
     inferred: bool = False  # neither host code nor an option gives the launch
     root: bool = False  # the results are square roots of those of `computes`

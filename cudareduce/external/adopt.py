@@ -337,6 +337,13 @@ class _Attempt:
         parts = [s for s in steps if isinstance(s, CopyIn) and s.buffer == roles.input]
         return parts[-1].data if len(parts) == 1 and roles.other is None else None
 
+    def is_largest(self, run: Run) -> bool:
+        """True if a launch with more elements lacks shared memory."""
+        return any(
+            segment.recording.is_largest
+            for known, segment in self.segments.items() if known.n == run.n
+        )  # fmt: skip
+
     @property
     def counts(self) -> dict[Run, int]:
         """How many results each run of the identification wrote."""
@@ -362,6 +369,7 @@ class _Attempt:
         program = replace(
             self.program, runs=runs, computes=identity.reduction, fit=identity.fit,
             fault=fault, root=identity.root, wrong=wrong, own=own,
+            most=next((r.n for r in runs if r.rows == 1 and self.is_largest(r)), 0),
             called=self.shown.again or (bool(entry) and entry.partition(" ")[0] != "main"),
         )  # fmt: skip
         program = replace(program, summary=_identified(program, identity, initial))
@@ -502,7 +510,8 @@ def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:
         items=max(1, items), dtypes=(reduction.dtype.name,), ops=(reduction.op.name,),
         symbol=name, map=reduction.map, in_place=identity.changes_input,
         columns=identity.layout == "columns", program=program,
-        precondition=Condition(sizes=(largest.n,), of_file=True) if program.fixed else Condition(),
+        precondition=Condition(sizes=(largest.n,), of_file=True)
+        if program.fixed else Condition(most=program.most),
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ constexpr size_t kPage = 4096;
 constexpr size_t kMostCopied = size_t(16) << 20;  // what a longer copy holds does not matter
 constexpr int kMostAlike = 256;
 constexpr int kMostRepeated = 1 << 14;  // a loop that repeats a step more often has no end of use
+constexpr size_t kMostShared = 232448;  // per block, after cudaFuncSetAttribute
 constexpr size_t kDeviceMemory = size_t(80) << 30;
 
 struct Range {
@@ -78,6 +79,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 int log_file = -1;
 size_t copied_bytes_left, steps_left;
 size_t allocated = 0;
+size_t most_shared = 48 << 10;
 bool launched = false;  // since the last synchronization
 cudaError_t error = cudaSuccess;
 thread_local Config config;
@@ -445,6 +447,8 @@ void synchronize() {
 
 void describe(const char *name, char kind) { write_line(text("parameter\t%s\t%c", name, kind)); }
 
+void raise_shared_memory() { most_shared = kMostShared; }
+
 void again() { write_line("again"); }
 
 void *parameter(const char *name, size_t bytes) {
@@ -513,7 +517,7 @@ Stub::Stub(const char *function, const char *template_parameters) : active_(fals
   const dim3 &grid = config.grid, &block = config.block, &cluster = config.cluster;
   const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffff &&
                     grid.y <= 65535 && grid.z <= 65535 && block.x > 0 && block.y > 0 &&
-                    block.z > 0 && block.z <= 64 && config.shared <= 232448 &&
+                    block.z > 0 && block.z <= 64 && config.shared <= most_shared &&
                     size_t(block.x) * block.y * block.z <= 1024;
   if (!fits) {
     set_error(cudaErrorInvalidConfiguration);

@@ -40,6 +40,7 @@ void set_device(const void *address, size_t bytes);  // the host or a library wr
 void touch(const void *address);                     // as set_device(), before the next launch
 void library_call(const char *name);                 // a launch inside a library, not recorded
 void synchronize();
+void raise_shared_memory();      // launches may ask for more than 48 KiB from now on
 void option(const char *name);  // a sample asks its command line for this option
 
 void begin_capture(cudaStream_t stream);

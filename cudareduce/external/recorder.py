@@ -44,6 +44,8 @@ _GUESSED_INPUT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("1", "1", "1"), ""),
 )
 _OUTPUT_LINES = 20
+#: Bytes of dynamic shared memory that a launch gets without an attribute of its kernel.
+_LARGEST_SHARED = 48 << 10
 #: Whole-number parameters of a host function that are looked at one by one.
 _MOST_PROBED = 4
 _POLL_S = 0.02
@@ -329,15 +331,41 @@ class HostFile:
         if found is None:
             return ()
         knob, scale = found
-        recordings = []
+        recordings: list[Recording] = []
         deadline = self.deadline.share(2)
+        largest = 0
         for number in sorted({scale.number(size) for size in sizes}):
             if deadline.passed:
                 break
             run = self._run_knob(knob, number, code)
             if run is not None and _launches(run):
                 recordings.append(self._knob_recording(knob, number, scale, run, code))
+                largest = number
+            elif run is not None and largest and _lacks_shared(run):
+                last = self._last_launched(knob, largest, number, scale, code)
+                if last is None:
+                    recordings[-1] = replace(recordings[-1], is_largest=True)
+                return (*recordings, last) if last else tuple(recordings)
         return tuple(recordings)
+
+    def _last_launched(
+        self, knob: _Knob, least: int, refused: int, scale: Scale, code: bytes
+    ) -> Recording | None:
+        """The recording of the largest number whose launches get their shared memory, by bisection
+        between one that has it and one that is refused; None if that is the former."""
+        found: HostRun | None = None
+        while refused - least > 1:
+            middle = (least + refused) // 2
+            run = self._run_knob(knob, middle, code)
+            if run is None or not (_launches(run) or _lacks_shared(run)):
+                return None
+            if _launches(run):
+                least, found = middle, run
+            else:
+                refused = middle
+        if found is None:
+            return None
+        return replace(self._knob_recording(knob, least, scale, found, code), is_largest=True)
 
     def _knob_recording(
         self, knob: _Knob, number: int, scale: Scale, run: HostRun, code: bytes
@@ -445,6 +473,14 @@ class _Knob:
 
 def _launches(run: HostRun) -> bool:
     return any(isinstance(step, Launch) for step in run.trace.steps)
+
+
+def _lacks_shared(run: HostRun) -> bool:
+    """True if nothing is launched since a launch asks for more shared memory than there is."""
+    return not _launches(run) and any(
+        int(bytes_) > _LARGEST_SHARED
+        for text in run.trace.refused for bytes_ in re.findall(r"(\d+) bytes of shared", text)
+    )  # fmt: skip
 
 
 def _elements(run: HostRun) -> int:

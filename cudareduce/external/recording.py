@@ -145,4 +145,5 @@ class Recording:
     source: str | None = None
     include: tuple[Path, ...] = ()
     define: tuple[str, ...] = ()  # "NAME=VALUE"
+    is_largest: bool = False  # a launch with more elements lacks shared memory
     again: tuple[Step, ...] = ()  # of a second call of a host function on the same buffers

@@ -38,6 +38,7 @@ VERDICTS = {
     "rows_of_a_warp": (0, "right if it has at most 512 elements"),
     "second_input_shifted": (3, "sum of (a - b) * (a - b)"),
     "second_launch_of_its_own": (3, "stage2"),
+    "shared_memory_of_all": (0, "right if it has at most 12288 elements"),
     "size_of_the_file_excluded": (3, "WRONG: n = 3000"),
     "square_in_one_block": (0, "right"),
     "tiles_without_length": (0, "right if n is a multiple of 512"),

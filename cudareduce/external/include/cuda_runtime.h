@@ -119,7 +119,11 @@ inline cudaError_t cudaPeekAtLastError() { return recorder::last_error(false); }
   inline cudaError_t name(F *, T...) { \
     return cudaSuccess;                \
   }
-RECORDER_IGNORED(cudaFuncSetAttribute)
+template <class... P>
+cudaError_t cudaFuncSetAttribute(P &&...) {
+  recorder::raise_shared_memory();
+  return cudaSuccess;
+}
 RECORDER_IGNORED(cudaFuncSetCacheConfig)
 RECORDER_IGNORED(cudaFuncSetSharedMemConfig)
 #undef RECORDER_IGNORED
