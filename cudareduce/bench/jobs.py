@@ -23,13 +23,13 @@ from cudareduce.verify.test_sets import (
     race_test_sets,
 )
 
-#: From this many bytes on, one input per size is enough.
+#: Inputs of at least this many bytes are verified with one pattern per size.
 LARGE_BYTES = 2**32
 #: The requested shapes of each case.
 Shapes = Mapping[Case, Sequence[Shape]]
-#: Shapes of up to this many elements form one job.
+#: Shapes of up to this many elements are verified in one job.
 _TOGETHER = 2**17
-#: A kernel that takes its operator from the prelude.
+#: Matches kernels that use the operator of the prelude.
 _MENTIONS_OP = re.compile(r"\bOp::")
 #: Time limit of the emulator for a kernel that is also verified on the GPU.
 _OPTIONAL_S = 20.0

@@ -1,7 +1,4 @@
-"""What commands that measure were asked for, as typed requests; and a session opened on one.
-
-The only place that turns the values of options into settings.
-"""
+"""Typed requests of `bench`, `verify` and `sweep`, and the settings and session of a request."""
 
 from __future__ import annotations
 
@@ -39,10 +36,9 @@ from cudareduce.workers import fork_server
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which kernels, in blocks of `block` threads with `items` elements a thread, None each
-    kernel's own, and what the user says of `files` without a header. Each is run on every number of
-    `sms`, without any on all SMs. What is combined is what `map` makes of elements, which such a
-    file does itself."""
+    """The kernels to run, with `block` threads per block and `items` per thread; None selects each
+    kernel's default. `sms` are the numbers of SMs to run on; empty means all. `map` is the
+    transform of the elements. `files` are options for external files."""
 
     kernels: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -54,16 +50,17 @@ class Selection:
 
     @property
     def mapped(self) -> Map | None:
-        """The map as it is understood; one that is no map is a UsageError."""
+        """The parsed transform of --map. Raises UsageError for an invalid expression."""
         return None if self.map is None else read_map(self.map, "--map")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReductionOptions:
-    """What is reduced: every operator on every type at every size. No sizes are those where
-    reductions go wrong; no operator is the sum and no type float32 or, for a file of the user's
-    that does not take that, the first that it does. `acc` widens the accumulator, `rtol` is how far
-    a float answer of `op_expr`, an own operator, may be off, relatively."""
+    """The reductions to run: every operator with every type at every size.
+
+    The default sizes are edge sizes; operator and type default to the sum of float32 or, for an
+    external file, to what it computes. `acc` is the accumulator type. `op_expr` is a custom
+    operator with this `identity`, and `rtol` the relative tolerance of its float results."""
 
     n: tuple[int, ...] | None = None
     rows: int = 1
@@ -77,9 +74,9 @@ class ReductionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the user says that files of one's own are right for: sizes that are a multiple of
-    `multiple_of`, or those of `--n` alone (`sizes_only`); and what becomes of a NaN in a minimum or
-    maximum, None if that may be either."""
+    """The preconditions that the user accepts for external files: `n` is a multiple of
+    `multiple_of`, or one of the sizes of --n (`sizes_only`). `nan` is the required treatment of NaN
+    by a minimum or maximum; None accepts either."""
 
     multiple_of: int | None = None
     sizes_only: bool = False
@@ -88,9 +85,8 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where kernels run, and what the run may take: `max_time` seconds in all, `time_limit` seconds
-    for the verification of one kernel. Without a `seed` inputs to verify with are those of seed 0,
-    and the one that is timed differs from run to run."""
+    """The backend and device, and time limits in seconds: `max_time` for the run, `time_limit` for
+    verifying one kernel. Without a `seed`, verification uses seed 0 and timing a random one."""
 
     backend: str = "auto"
     device: int = 0
@@ -103,7 +99,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingOptions:
-    """How times are taken, energy too or not, and what speed-ups and bandwidths compare with."""
+    """How kernels are timed, and the baselines of speed-ups and bandwidths. `peak_gb_s` replaces
+    the theoretical bandwidth that the driver reports."""
 
     timing: tuple[str, ...] = ("cold",)
     graph: bool = False
@@ -117,9 +114,9 @@ class TimingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What `bench` and `sweep` take; `columns` are those of the table besides the usual ones,
-    `peers` libraries to measure beside kernels; `usual_sizes` says that nobody has said `n`. With
-    `strict` what could not be decided or measured ends a run with 4."""
+    """The options of `bench` and `sweep`. `columns` are additional table columns, `peers` libraries
+    to time with the kernels. `usual_sizes`: `n` has its default. With `strict`, anything undecided
+    or not measured gives exit code 4."""
 
     selection: Selection
     problem: ReductionOptions
@@ -136,9 +133,9 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What `verify` takes; `only_pattern` is the one input to verify with, `peers` are libraries.
-    With `strict` what could not be decided ends a run with 4; `sanitize` runs kernels under
-    compute-sanitizer, too."""
+    """The options of `verify`. `only_pattern` is the only input pattern to verify with, `peers` are
+    libraries. With `strict`, anything undecided gives exit code 4. `sanitize` also runs kernels
+    under compute-sanitizer."""
 
     selection: Selection
     problem: ReductionOptions
@@ -153,7 +150,7 @@ class VerifyRequest:
 
 
 def requested_condition(terms: Terms, problem: ReductionOptions) -> Condition:
-    """The condition that the user has named; --sizes-only without sizes is a UsageError."""
+    """The precondition that the user accepts. Raises UsageError for --sizes-only without --n."""
     if terms.sizes_only and not problem.n:
         raise UsageError("--sizes-only takes the sizes of --n: give these too")
     sizes = problem.n or () if terms.sizes_only else ()
@@ -163,9 +160,9 @@ def requested_condition(terms: Terms, problem: ReductionOptions) -> Condition:
 def select_kernels(
     request: BenchRequest | VerifyRequest, registry: Registry, files: ExternalFiles
 ) -> list[Choice]:
-    """The kernels named, those of the user's files on the terms of the request; kernels that are
-    left out are in `files`. A name that is not known, or a file of which no kernel can be taken, is
-    a UsageError."""
+    """The requested kernels; those of external files with the accepted preconditions. `files` lists
+    kernels that were left out. Raises UsageError for an unknown name or a file without a usable
+    kernel."""
     selection, precondition = request.selection, requested_condition(request.terms, request.problem)
     choices = []
     for choice in registry.choose(selection.kernels, files, auto=True):
@@ -188,7 +185,7 @@ def select_kernels(
 
 
 def external_files(request: BenchRequest | VerifyRequest) -> ExternalFiles:
-    """What makes kernels of the user's files on the terms of a request."""
+    """The loader of external files, with the options of a request."""
     selection, problem = request.selection, request.problem
     options = selection.files.with_shape(selection.block, selection.items)
     cache = None if request.machine.no_cache else default_cache()
@@ -219,8 +216,8 @@ def _shapes(problem: ReductionOptions) -> tuple[tuple[int, int], ...]:
 
 
 def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> Settings:
-    """The settings of a run that times; `deadline` takes the place of the machine's `max_time`. A
-    pattern, accumulator or operator that does not fit is a UsageError."""
+    """The settings of a timed run; `deadline` replaces --max-time. Raises UsageError for an
+    unsuitable pattern, accumulator or operator."""
     timing = request.timing
     return _settings(
         request.selection, request.problem, request.machine, deadline, timing.pattern,
@@ -234,7 +231,7 @@ def bench_settings(request: BenchRequest, deadline: Deadline | None = None) -> S
 
 
 def verify_settings(request: VerifyRequest) -> Settings:
-    """The settings of a run that only looks at answers; raises as `bench_settings` does."""
+    """The settings of a run without timing. Raises UsageError as `bench_settings` does."""
     return _settings(
         request.selection, request.problem, request.machine, None, request.only_pattern,
         Settings(
@@ -250,7 +247,7 @@ def _settings(
 ) -> Settings:  # fmt: skip
     ops, dtypes, mapped = problem.op or ("sum",), problem.dtype or ("float32",), selection.mapped
     if mapped and problem.op_expr is not None:
-        raise UsageError("--map goes with --op, and not with --op-expr: put the map into it")
+        raise UsageError("--map excludes --op-expr: write the transform into the expression")
     reductions = _reductions(problem, ops, dtypes, mapped)
     for reduction in reductions:
         check_transform(reduction)
@@ -269,7 +266,7 @@ def _settings(
 def _reductions(
     problem: ReductionOptions, ops: Sequence[str], dtypes: Sequence[str], mapped: Map | None
 ) -> tuple[Reduction, ...]:
-    """Each operator on each type; an operator of one's own is tested first."""
+    """Each operator with each type. Warns if a custom operator is not associative."""
     reductions = []
     for dtype in dtypes:
         operators: Sequence[str | Operator] = ops
@@ -284,8 +281,8 @@ def _reductions(
 
 
 def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, ...]:
-    """What a kernel may be given where nobody has said what it is to reduce; other accumulators
-    last, for a file without a header that writes these."""
+    """Reductions to try for an external file if operator or type is not requested. Other
+    accumulators come last."""
     if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
         return ()
     pairs = list(product(problem.op or OPERATORS, problem.dtype or DTYPES))
@@ -300,8 +297,8 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
 
 @contextmanager
 def open_session(machine: Machine, settings: Settings) -> Iterator[Session]:
-    """A session on the backend asked for; what falls back says so. Raises EnvironmentProblem if
-    that backend, or what its way of timing needs, is not here."""
+    """Open a session on the requested backend; prints a message if another one is used. Raises
+    EnvironmentProblem if the backend is not available."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -317,13 +314,13 @@ def open_session(machine: Machine, settings: Settings) -> Iterator[Session]:
         _check_sms(settings, backend)
         session = Session(backend, spec, settings, partial(phase, quiet=machine.quiet))
         if backend.traits.isolated:
-            fork_server()  # it gets ready while this process plans and compiles
+            fork_server()  # starts while this process plans and compiles
         stack.callback(session.close)
         yield session
 
 
 def _check_sms(settings: Settings, backend: Backend) -> None:
-    """A device has as many SMs as it has: more is a UsageError."""
+    """Raise UsageError if --sms exceeds the number of SMs of the device."""
     most, asked = backend.limits().sm_count, max(filter(None, settings.sms), default=0)
     if asked > most:
-        raise UsageError(f"--sms {asked} is more than there are: give at most {most}")
+        raise UsageError(f"--sms {asked} exceeds the {most} SMs of the device: give at most {most}")

@@ -1,7 +1,7 @@
-"""What bench and verify share: cases from choices, programs for them, verdicts on them.
+"""A session of `bench` or `verify`: an open backend that compiles and verifies cases.
 
-Verification happens here or in a worker process: in a worker if it could take this process down,
-which on the CPU is every kernel and on the GPU every external file.
+Kernels that could crash this process are verified in worker processes: every kernel on the CPU, and
+external files on the GPU.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from cudareduce.verify.test_sets import TestSet
 from cudareduce.verify.verdict import RIGHT, Verdict, skipped, unbuilt, worse
 from cudareduce.verify.verification import verify
 
-#: Elements a second of which an input and its answer are made: 2^30 took 7 s beside an H200.
-_MADE_PER_S = 1.5e8
-#: The reason of a case that Ctrl-C came before.
+#: Elements per second at which the host of an H200 makes an input and its reference result (2^30
+#: took 7 s).
+_ELEMENTS_PER_S = 1.5e8
+#: The reason of a case that was not verified because of Ctrl-C.
 _INTERRUPTED = "interrupted before it was verified"
 
-#: What is said of a kernel that is right on an input that no launch has touched.
+#: Remark on a correct kernel that overwrites its input.
 _RESTORED = "overwrites its input, which is restored before each launch"
 
-#: What is tried with each case besides.
+#: The additional test sets of each case.
 Nets = Mapping[Case, Sequence[TestSet]]
 
 
 class Phase(Protocol):
-    """Announces a phase of `total` steps and, if they differ, of so much `work`."""
+    """Starts a progress display of `total` steps; `work` is their total work if steps differ."""
 
     def __call__(
         self, what: str, total: int, *, work: float = 0.0
@@ -52,7 +53,7 @@ class Phase(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VerificationTask:
-    """A part of the verification of a case: at these shapes, and with these test sets."""
+    """Verify a case at these shapes and with these test sets."""
 
     case: Case
     shapes: tuple[Shape, ...]
@@ -65,15 +66,15 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A verdict on every case that was asked about; `interrupted`: Ctrl-C came before all of them
-    were verified, and those are skips."""
+    """A verdict on every requested case. `interrupted`: Ctrl-C ended verification, and the
+    remaining cases are skipped."""
 
     verdicts: Mapping[Case, Verdict]
     interrupted: bool = False
 
 
 class Session:
-    """A backend, opened, with what it takes to prepare and verify cases on it."""
+    """An open backend, the settings of a run, and the worker processes that verify its cases."""
 
     def __init__(
         self, backend: Backend, spec: BackendSpec, settings: Settings, phase: Phase
@@ -87,7 +88,7 @@ class Session:
         self.interrupted = False  # Ctrl-C has ended `verify_ahead`
 
     def close(self) -> None:
-        """End the child processes, if there are any, and free what kernels keep."""
+        """End the worker processes, and free the workspaces of kernels."""
         self.isolation.close()
         self._workspaces.release()
 
@@ -95,9 +96,10 @@ class Session:
         self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None, *,
         in_workers: bool = False,
     ) -> tuple[list[Prepared], dict[Case, Verdict]]:  # fmt: skip
-        """Plan cases for their shapes, and compile the programs of these plans and of `nets`; cases
-        that do not compile, or that there was no time for, come with a verdict. On the emulator,
-        `in_workers` leaves compiling to the workers that verify."""
+        """Plan cases for their shapes, and compile the programs of these plans and of `nets`.
+
+        Returns the compiled cases, and verdicts for those that do not compile or were not compiled
+        before the deadline. On the emulator, `in_workers` leaves compiling to the workers."""
         limits, deadline = self.backend.limits(), self.settings.deadline
         plans = {case: planned(case, shapes[case], limits) for case in cases}
         if in_workers and self.backend.traits.isolated:
@@ -110,7 +112,7 @@ class Session:
         )  # fmt: skip
         with self.phase("compiling", units) as progress:
             built = build(self.backend, needed, progress.step, deadline)
-            # Children find in the cache what is compiled here, and say what does not compile.
+            # Workers load these programs from the cache, and report compile errors.
             for spec, wanted in besides.items():
                 same = nullcontext(self.backend) if spec == self.spec else None
                 with same or open_backend(spec) as other:
@@ -126,7 +128,7 @@ class Session:
         ], left  # fmt: skip
 
     def _planned_nets(self, nets: Nets) -> dict[BackendSpec, dict[Case, list[Plan]]]:
-        """What nets launch on each backend."""
+        """The plans of the test sets on each backend, by case."""
         plans: dict[BackendSpec, dict[Case, list[Plan]]] = {}
         for net in (net for some in nets.values() for net in some):
             on = plans.setdefault(self.jobs.spec_of(net), {})
@@ -143,34 +145,37 @@ class Session:
         nets: Nets | None = None,
         skip_others: bool = False,
     ) -> Verified:
-        """The verdict on each case, together with what is `known` of it already; one that is known
-        to have failed is left alone, and one that there was no time to verify is a skip. What a
-        case does not take of its shapes is told in its verdict, a skip if it takes none, unless
-        `skip_others` says to pass over it. What `nets` find counts as well."""
+        """Verify cases at their shapes and with the test sets in `nets`.
+
+        Verdicts are combined with those in `known`; cases that failed there are not verified again.
+        Cases that the deadline cuts off are skipped. A verdict names shapes that the case does not
+        support, and is a skip if it supports none; `skip_others` ignores such shapes."""
         verdicts = dict(known)
         refused = {} if skip_others else dict(_refused(prepared, shapes))
         for one in prepared:
-            if one.case in refused and not _taken(one, shapes):
+            if one.case in refused and not _supported(one, shapes):
                 skip = skipped("unfit", refused[one.case])
                 verdicts[one.case] = worse(verdicts.get(one.case, RIGHT), skip)
         open_cases = [
             one for one in prepared
-            if _is_open(one.case, verdicts) and _taken(one, shapes)
+            if _is_open(one.case, verdicts) and _supported(one, shapes)
         ]  # fmt: skip
-        apart = [one for one in open_cases if self._isolated(one.case)]
-        here = [one for one in open_cases if not self._isolated(one.case)]
+        in_workers = [p for p in open_cases if self._isolated(p.case)]
+        in_process = [p for p in open_cases if not self._isolated(p.case)]
         known_ahead = {
-            one.case: self._ahead[key] for one in apart
+            one.case: self._ahead[key] for one in in_workers
             if (key := (one.case, tuple(shapes[one.case]))) in self._ahead
         }  # fmt: skip
-        apart = [one for one in apart if one.case not in known_ahead and not self.interrupted]
+        in_workers = [
+            one for one in in_workers if one.case not in known_ahead and not self.interrupted
+        ]
         unverified, interrupted = {one.case for one in open_cases}, self.interrupted
         try:
-            with self.phase("verifying", len(here) + len(apart)) as progress:
+            with self.phase("verifying", len(in_process) + len(in_workers)) as progress:
                 for case, verdict in chain(
                     known_ahead.items(),
-                    self._all_here(here, shapes, progress),
-                    self._all_apart(apart, shapes, nets or {}, progress),
+                    self._verify_in_process(in_process, shapes, progress),
+                    self._verify_in_workers(in_workers, shapes, nets or {}, progress),
                 ):
                     verdicts[case] = combined(verdicts.get(case, RIGHT), verdict)
                     remarks = _remarks(case, shapes[case], refused.get(case))
@@ -184,26 +189,26 @@ class Session:
         return Verified(verdicts | dict.fromkeys(unverified, skipped("time", why)), interrupted)
 
     def _untested(self, case: Case, shapes: Sequence[Shape]) -> Iterator[str]:
-        """Up to which size an external program is verified where no sizes are requested: its host
-        code cannot run at sizes whose indices need more than 32 bits."""
+        """A remark with the largest tested size of an external program, if no sizes are requested.
+        Host code cannot run at sizes whose indices need more than 32 bits."""
         program, most = case.kernel.program, max(shapes, key=prod, default=None)
         if program is not None and most and not (self.settings.sizes or case.precondition.sizes):
             yield f"tested up to {_size_text(most)}, not with indices beyond 32 bits"
 
-    def _all_here(
+    def _verify_in_process(
         self, prepared: Sequence[Prepared], shapes: Shapes, progress: Progress
     ) -> Iterator[tuple[Case, Verdict]]:
-        """Verdicts of cases that are verified in this process, as soon as they stand; none of those
-        that there is no time for."""
+        """Yield verdicts of cases that are verified in this process, failures first. Stops at the
+        deadline."""
         verdicts = {one.case: RIGHT for one in prepared}
-        for shape in dict.fromkeys(s for one in prepared for s in _taken(one, shapes)):
+        for shape in dict.fromkeys(s for one in prepared for s in _supported(one, shapes)):
             deadline = self.settings.deadline
-            if deadline.passed or shape[0] * shape[1] / _MADE_PER_S > deadline.left_s:
+            if deadline.passed or shape[0] * shape[1] / _ELEMENTS_PER_S > deadline.left_s:
                 return
             progress.now(f"{counted(len(prepared), 'kernel')} at {_size_text(shape)}")
             left = [
                 one for one in prepared
-                if shape in _taken(one, shapes) and _is_open(one.case, verdicts)
+                if shape in _supported(one, shapes) and _is_open(one.case, verdicts)
             ]  # fmt: skip
             for case, verdict in self._verify_here(left, shape).items():
                 verdicts[case] = worse(verdicts[case], verdict)
@@ -211,15 +216,15 @@ class Session:
                     yield case, verdicts[case]
         yield from (item for item in verdicts.items() if item[1].outcome == "pass")
 
-    def _all_apart(
+    def _verify_in_workers(
         self,
         prepared: Sequence[Prepared],
         shapes: Shapes,
         nets: Nets,
         progress: Progress,
     ) -> Iterator[tuple[Case, Verdict]]:
-        """The same of cases that are verified in child processes, as many at a time as there are
-        processors and as memory allows, which share the processors."""
+        """Yield verdicts of cases that are verified in worker processes. The number of workers is
+        limited by CPU cores and host memory."""
         queues: dict[Case, list[Job]] = {}
         for one in prepared:
             too_large = self.why_too_large(one.case, shapes[one.case])
@@ -231,8 +236,8 @@ class Session:
         yield from self.isolation.verify(shared, count, self.settings.deadline, _started(progress))
 
     def _shared(self, queues: Mapping[_Key, Sequence[Job]]) -> tuple[dict[_Key, list[Job]], int]:
-        """Jobs with their share of the processors, and how many may run at a time: as many as there
-        are processors and as memory allows."""
+        """The jobs with their number of threads, and the number of jobs that run at a time, limited
+        by CPU cores and host memory."""
         jobs = [job for queue in queues.values() for job in queue]
         largest = max((job.input_bytes for job in jobs), default=0)
         largest *= self.backend.traits.host_copies
@@ -248,28 +253,28 @@ class Session:
         }, count
 
     def why_too_large(self, case: Case, shapes: Sequence[Shape]) -> str | None:
-        """Why the host's memory does not hold the largest input; None if it does."""
+        """Why the largest input does not fit into host memory; None if it does."""
         size = case.reduction.dtype.size * case.reduction.inputs
         nbytes = max((n * rows for n, rows in shapes), default=0) * size
         return why_too_large(nbytes * self.backend.traits.host_copies)
 
-    def verify_ahead(self, parts: Sequence[VerificationTask]) -> None:
-        """Verify all parts of a run in one phase, where workers verify; `verify` then has their
-        verdicts at once. The part that takes the shortest time goes first, so that there is a
-        result early, then those that take the longest. Further parts of a case are left out once
-        one has failed."""
+    def verify_ahead(self, tasks: Sequence[VerificationTask]) -> None:
+        """Verify all tasks of a run in worker processes; `verify` then returns these verdicts.
+
+        The shortest case runs first, so that a result appears early, then the longest. After a
+        failure, the remaining tasks of that case are dropped."""
         queues: dict[_TaskKey, list[Job]] = {}
-        for part in parts:
-            key = part.case, part.shapes
-            plans, refusals = planned(part.case, part.shapes, self.backend.limits())
-            prepared = Prepared(part.case, plans, refusals, {})
-            if not self._isolated(part.case) or not self.backend.traits.isolated or not plans:
+        for task in tasks:
+            key = task.case, task.shapes
+            plans, refusals = planned(task.case, task.shapes, self.backend.limits())
+            prepared = Prepared(task.case, plans, refusals, {})
+            if not self._isolated(task.case) or not self.backend.traits.isolated or not plans:
                 continue
-            too_large = self.why_too_large(part.case, part.shapes)
+            too_large = self.why_too_large(task.case, task.shapes)
             if too_large:
                 self._ahead[key] = skipped("machine", too_large)
             else:
-                queues[key] = self.jobs.of(prepared, part.shapes, part.nets)
+                queues[key] = self.jobs.of(prepared, task.shapes, task.nets)
         seconds = {key: sum(map(estimated_s, queue)) for key, queue in queues.items()}
         left: dict[Case, set[_TaskKey]] = {}
         for key in queues:
@@ -308,7 +313,7 @@ class Session:
             self.interrupted = True
 
     def why_cut(self) -> str:
-        """The reason of a case that there was no time for."""
+        """The reason of a case that was not verified before the deadline."""
         return (
             f"--max-time {self.settings.deadline.seconds or 0:g} s was spent before it was verified"
         )
@@ -336,7 +341,7 @@ class Session:
 
 
 def _started(progress: Progress) -> Callable[[Job], None]:
-    """Shows which job begins."""
+    """A callback that shows the job that starts."""
 
     def started(job: Job) -> None:
         largest = max(job.shapes, key=lambda shape: shape[0] * shape[1])
@@ -346,7 +351,7 @@ def _started(progress: Progress) -> Callable[[Job], None]:
 
 
 def _name(case: Case, cases: Collection[Case]) -> str:
-    """The kernel of a case, and its reduction if the run has several."""
+    """The kernel of a case, with its reduction if the run has several."""
     reduction, reductions = case.reduction, {case.reduction for case in cases}
     if len(reductions) == 1:
         return case.kernel.id
@@ -357,13 +362,13 @@ def _size_text(shape: Shape) -> str:
     return f"n = {shape[0]}" + (f" x {shape[1]} rows" if shape[1] != 1 else "")
 
 
-def _taken(one: Prepared, shapes: Shapes) -> list[Shape]:
-    """What a case takes of its shapes."""
+def _supported(one: Prepared, shapes: Shapes) -> list[Shape]:
+    """The shapes that a case supports."""
     return [shape for shape in shapes[one.case] if shape in one.plans]
 
 
 def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Case, str]]:
-    """Cases that do not take all of their shapes, and why, for the first that they do not take."""
+    """Yield each case with an unsupported shape, and the reason for the first such shape."""
     for one in prepared:
         refusals = one.refusals
         why = next((refusals[shape] for shape in shapes[one.case] if shape in refusals), None)
@@ -372,7 +377,7 @@ def _refused(prepared: Sequence[Prepared], shapes: Shapes) -> Iterator[tuple[Cas
 
 
 def _remarks(case: Case, shapes: Sequence[Shape], refused: str | None) -> Iterator[str]:
-    """What a verdict on these shapes does not rest on, and what was done for it."""
+    """Remarks on the verdict: restored input, unsupported shapes, no launch."""
     if case.kernel.in_place:
         yield _RESTORED
     if refused:

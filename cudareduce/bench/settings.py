@@ -16,18 +16,19 @@ from cudareduce.timing.sampling import Method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do, beyond the kernels; None leaves a choice to each kernel.
+    """The settings of a run; None selects the default of each kernel.
 
-    `usual_sizes` says that nobody has said any, and a file of others may have one of its own.
-    `instead` are reductions for a file of the user's that takes none of `reductions`, where these
-    are only what is usual. `nan` is what is to become of a NaN in a minimum or maximum by a file of
-    the user's; None is either.
-    `only_pattern` verifies with this input alone; `baseline_kernel` is what speed-ups compare with;
-    `time_limit_s` is when the verification of one kernel counts as hanging; `peak_gb_s` is theory,
-    where the driver's is not to be used. Each of `timings` is `cold` or `warm`, `region` is `total`
-    or `first-pass`; each of `sms` is how many SMs may work, None for all. `timed_seed` is of the
-    input that is timed: another than verification has, so that what a kernel may have kept from
-    there, or knows beforehand, is of no use. `energy` is counted, too.
+    - `sizes`: elements per row. `usual_sizes`: these are defaults, which an external file may
+      replace.
+    - `instead`: reductions to try for an external file that supports none of `reductions`.
+    - `nan`: the required treatment of NaN in min and max by an external file; None accepts either.
+    - `sms`: numbers of SMs to run on; None is all.
+    - `only_pattern`: the only input pattern to verify with.
+    - `region`: `total` or `first-pass`; `timings`: `cold` and `warm`.
+    - `timed_seed`: seed of the timed input. It differs from `seed`, so that a kernel cannot reuse
+      results from verification.
+    - `peak_gb_s`: replaces the theoretical bandwidth that the driver reports.
+    - `time_limit_s`: a kernel whose verification takes longer counts as hanging.
     """
 
     reductions: tuple[Reduction, ...]
@@ -58,21 +59,21 @@ class Settings:
         return self.sizes if case.only is None else case.only
 
     def shares(self, choices: Sequence[Choice]) -> dict[Reduction, list[Choice]]:
-        """The kernels that each reduction is tried with."""
+        """The kernels to run for each reduction."""
         shares: dict[Reduction, list[Choice]] = {reduction: [] for reduction in self.reductions}
         for choice in choices:
-            kernel, mine = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
+            kernel, reductions = choice.kernel, tuple(_of(choice, r) for r in self.reductions)
             program = kernel.program
             computes = program.computes if program is not None else None
             if computes is not None and self._allows(computes):
                 shares.setdefault(computes, []).append(choice)
                 continue
-            if kernel.foreign and all(kernel.why_not(r) for r in mine):
+            if kernel.foreign and all(kernel.why_not(r) for r in reductions):
                 others = (_of(choice, reduction) for reduction in self.instead)
-                mine = next(((r,) for r in others if kernel.why_not(r) is None), mine)
-            for reduction in mine:
+                reductions = next(((r,) for r in others if kernel.why_not(r) is None), reductions)
+            for reduction in reductions:
                 shares.setdefault(reduction, []).append(choice)
-        return {reduction: some for reduction, some in shares.items() if some}
+        return {reduction: kernels for reduction, kernels in shares.items() if kernels}
 
     def _allows(self, computes: Reduction) -> bool:
         """True if the requested operators, types and transform leave open what a program

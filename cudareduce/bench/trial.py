@@ -27,7 +27,7 @@ from cudareduce.verify.result_monitor import (
     ResultMonitor,
     TimedData,
     TimedInput,
-    distinct_answers,
+    distinct_results,
 )
 from cudareduce.verify.verdict import RIGHT, WROTE_INPUT, Verdict, worse
 
@@ -257,7 +257,7 @@ class Trial:
                 after = worse(after, Verdict("fail", wrong))
             if after.outcome == "pass":
                 given.restored()
-                distinct, launches = distinct_answers(bound, cost_us, given)
+                distinct, launches = distinct_results(bound, cost_us, given)
                 after = worse(after, self._data.judged(bound.plan, bound.results(), 0) or RIGHT)
                 after = replace(after, distinct=distinct, launches=launches)
             if not given.restored() and not bound.plan.kernel.in_place:

@@ -88,17 +88,17 @@ def verified(request: VerifyRequest) -> Verified:
         records: list[Record] = []
         groups: list[Group] = []
         codes: set[int] = set()
-        found = make_cases(session, choices)
+        cases = make_cases(session, choices)
         session.verify_ahead([
             VerificationTask(case, tuple(_shapes(session, case)), _test_sets(session, case))
-            for some in found.values() for case, verdict in some if verdict is None
+            for group in cases.values() for case, verdict in group if verdict is None
         ])  # fmt: skip
-        for reduction, some in found.items():
-            answers = _answers(session, some, reduction, request)
-            answers = _on_conditions(session, answers, request, files)
-            records += recorder.records(answers.group, answers.cases)
-            groups.append(answers.group)
-            if answers.group.interrupted:
+        for reduction, group in cases.items():
+            result = _verify_reduction(session, group, reduction, request)
+            result = _with_preconditions(session, result, request, files)
+            records += recorder.records(result.group, result.cases)
+            groups.append(result.group)
+            if result.group.interrupted:
                 codes |= {130}
                 break
         device = session.backend.info()
@@ -121,16 +121,16 @@ def verified(request: VerifyRequest) -> Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _ReductionVerdicts:
     """The cases of one reduction in the requested order, with their verdicts."""
 
     cases: tuple[Case, ...]
     group: Group
 
 
-def _answers(
+def _verify_reduction(
     session: Session, some: Cases, reduction: Reduction, request: VerifyRequest
-) -> _Answers:
+) -> _ReductionVerdicts:
     settings = session.settings
     verdicts = {case: verdict for case, verdict in some if verdict}
     runnable = [case for case, verdict in some if verdict is None]
@@ -155,29 +155,28 @@ def _answers(
         reduction=reduction, n=max(_sizes(shapes, settings)), plans=plans, verdicts=verdicts,
         interrupted=interrupted,
     )  # fmt: skip
-    return _Answers(tuple(case for case, _ in some), group)
+    return _ReductionVerdicts(tuple(case for case, _ in some), group)
 
 
-def _on_conditions(
-    session: Session, answers: _Answers, request: VerifyRequest, files: ExternalFiles
-) -> _Answers:
-    """The verdicts, with those of conditionally right cases replaced by the verdict under the
-    condition."""
-    group = answers.group
+def _with_preconditions(
+    session: Session, result: _ReductionVerdicts, request: VerifyRequest, files: ExternalFiles
+) -> _ReductionVerdicts:
+    """Search a precondition for each failed case. A case that passes under it gets that verdict."""
+    group = result.group
     if group.interrupted or all(v.outcome == "pass" for v in group.verdicts.values()):
-        return answers
+        return result
     try:
         group = replace(group, verdicts=with_races(session, group.verdicts))
         better, causes = preconditions(session, group.verdicts, files)
         group = replace(group, verdicts={**group.verdicts, **causes})
         some: Cases = [(case, None) for case in better.values()]
-        again = _answers(session, some, group.reduction, request).group if some else group
+        again = _verify_reduction(session, some, group.reduction, request).group if some else group
         verdicts = with_conditions(group.verdicts, better, again.verdicts if some else {})
     except KeyboardInterrupt:
-        return replace(answers, group=replace(group, interrupted=True))
+        return replace(result, group=replace(group, interrupted=True))
     plans = {**group.plans, **again.plans}
     group = replace(group, plans=plans, verdicts=verdicts, interrupted=again.interrupted)
-    return _Answers(tuple(better.get(case, case) for case in answers.cases), group)
+    return _ReductionVerdicts(tuple(better.get(case, case) for case in result.cases), group)
 
 
 def _check_sanitizer(session: Session, machine: Machine) -> None:
@@ -185,14 +184,14 @@ def _check_sanitizer(session: Session, machine: Machine) -> None:
     if session.spec.timed:
         find_sanitizer()
         return
-    why = "--sanitize needs a GPU: leave it out, on the CPU verify watches every access by itself"
+    why = "--sanitize needs a GPU: leave it out, on the CPU, verify checks every memory access"
     raise UsageError(why) if never_timed(machine.backend) else EnvironmentProblem(why)
 
 
 def _sanitized(
     session: Session, prepared: Sequence[Prepared], verdicts: Mapping[Case, Verdict]
 ) -> dict[Case, Verdict]:
-    """The verdicts, those of right cases combined with the findings of compute-sanitizer."""
+    """The verdicts of correct cases, combined with the findings of compute-sanitizer."""
     right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
     found: dict[Case, Verdict] = {}
     with session.phase("under compute-sanitizer", len(right)) as progress:
@@ -207,7 +206,7 @@ def _sanitized(
 
 
 def _largest(one: Prepared) -> Plan | None:
-    """The plan for the longest rows of a case, whose launches its record describes."""
+    """The plan at the largest `n`, whose launches are recorded; None if the case has no plan."""
     return one.plans[max(one.plans)] if one.plans else None
 
 

@@ -61,7 +61,7 @@ from cudareduce.verify.result_monitor import (
     ResultMonitor,
     TimedData,
     TimedInput,
-    distinct_answers,
+    distinct_results,
 )
 from cudareduce.verify.verdict import (
     RIGHT,
@@ -632,7 +632,7 @@ class JobRun:
             wrong = find_unfinished_work(self._timer, call.run, costs.get(name, inf))
             if wrong:
                 self._add_verdict(timed, Verdict("fail", wrong))
-            distinct, launches = distinct_answers(call, costs[name], source)
+            distinct, launches = distinct_results(call, costs[name], source)
             self._add_verdict(timed, replace(RIGHT, distinct=distinct, launches=launches))
             if not source.restored():
                 self._add_verdict(timed, Verdict("fail", WROTE_INPUT))

@@ -111,23 +111,23 @@ class TimedData:
         for array, chunk in zip(self.arrays, self.chunks, strict=True):
             array[chunk.place] = chunk.kept[number]
 
-    def judged(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
+    def judged(self, plan: Plan, results: Array, number: int) -> Verdict | None:
         """The verdict on results, None if the bound is too wide to decide. The same bits are judged
         once, since most kernels return the same ones in hundreds of launches."""
-        key = id(plan), number, blake2b(answers.tobytes()).digest()
+        key = id(plan), number, blake2b(results.tobytes()).digest()
         if key not in self._found:
-            self._found[key] = self._verdict(plan, answers, number)
+            self._found[key] = self._verdict(plan, results, number)
         return self._found[key]
 
-    def _verdict(self, plan: Plan, answers: Array, number: int) -> Verdict | None:
+    def _verdict(self, plan: Plan, results: Array, number: int) -> Verdict | None:
         shape = plan.problem.n, plan.problem.rows
         ref = self.reference(shape, number)
         if not plan.kernel.precondition.any:
-            return judge(plan, answers, ref, self.pattern)
+            return judge(plan, results, ref, self.pattern)
         self.place(number)
         used = self.elements[: shape[0] * shape[1]]
         known = with_elements(ref, self.reduction, used, shape[1])
-        verdict = judge(plan, answers, known, self.pattern)
+        verdict = judge(plan, results, known, self.pattern)
         self.place(0)
         return verdict
 
@@ -184,8 +184,8 @@ def _mapped_others(
             tried += [np.array([end] * len(old), old.dtype) for end in ends]
         rows = [tried if j == k else [array[place]] * len(tried) for j, array in enumerate(arrays)]
         given = tuple(as_numbers(np.array(some), reduction.dtype) for some in rows)
-        answers = reduce_transformed(replace(reduction, op=op), given).result.astype(float)
-        others.append(tried[int(np.argmax(np.abs(answers - answers[0])))].copy())
+        results = reduce_transformed(replace(reduction, op=op), given).result.astype(float)
+        others.append(tried[int(np.argmax(np.abs(results - results[0])))].copy())
     return others
 
 
@@ -256,7 +256,7 @@ class TimedInput:
         self._backend.free(*self.buffers, *kept, *self._spare)
 
 
-def distinct_answers(bound: Watched, cost_us: float, given: TimedInput) -> tuple[int, int]:
+def distinct_results(bound: Watched, cost_us: float, given: TimedInput) -> tuple[int, int]:
     """Number of different results, bit by bit, of repeated launches on one input, and number of
     launches; each takes about `cost_us`."""
     launches = repeats(cost_us)
@@ -407,8 +407,8 @@ class ResultMonitor(Generic[Key]):
         if seen in self._seen:
             return
         self._seen.add(seen)
-        answers = self._bound.results()  # a second copy, but rare
-        found = self._given.data.judged(self._bound.plan, answers, number)
+        results = self._bound.results()  # a second copy, but rare
+        found = self._given.data.judged(self._bound.plan, results, number)
         self.undecided = self.undecided or found is None
         if found is not None and (found.outcome == "fail" or number == 0):
             self._add(found)  # reported errors belong to the requested input

@@ -168,7 +168,7 @@ def _run_all_schedules(
     """The verdict on each input under every schedule of the backend, up to a failure; None if
     undecided. Inputs alternate, so that no launch has the same input as the one before."""
     verdicts: list[Verdict | None] = [RIGHT] * len(given)
-    answers: list[list[bytes]] = [[] for _ in given]
+    bits_of_runs: list[list[bytes]] = [[] for _ in given]
     repeats = REPEATS if any(one.compares_bits for one in given) else 2
     # The schedules other than the first take one input if it is large.
     decisive = next((k for k, one in enumerate(given) if one.compares_bits), 0)
@@ -186,12 +186,12 @@ def _run_all_schedules(
             verdicts[k] = worse(old, new) if new else None
             if new and new.outcome == "fail":
                 # The launch before was right, so it may have changed the input of this one.
-                changed = _input_change(backend, bound, one) if answers[k] else None
+                changed = _input_change(backend, bound, one) if bits_of_runs[k] else None
                 if changed:
                     why = f"{one.input}: {changed}"
                     verdicts[k] = replace(verdicts[k] or new, reason=why, error=None, bound=None)
                 return verdicts
-            answers[k].append(bits)
+            bits_of_runs[k].append(bits)
     for k, (bound, one) in enumerate(zip(bounds, given, strict=True)):
         verdict = verdicts[k]
         if verdict is None:
@@ -201,7 +201,9 @@ def _run_all_schedules(
             verdicts[k] = replace(verdict, outcome="fail", reason=f"{one.input}: {changed}")
             return verdicts
         if one.compares_bits:
-            verdicts[k] = replace(verdict, distinct=len(set(answers[k])), launches=len(answers[k]))
+            verdicts[k] = replace(
+                verdict, distinct=len(set(bits_of_runs[k])), launches=len(bits_of_runs[k])
+            )
     return verdicts
 
 
@@ -214,9 +216,9 @@ def _run_once(bound: Bound, one: _DeviceInput, way: str) -> tuple[Verdict | None
         if bound.plan.kernel.in_place:
             bound.restore(one.data)
         bound.run()
-        answers = bound.results()
-        new = judge(bound.plan, answers, one.ref, given.pattern)
-        bits = answers.tobytes()
+        results = bound.results()
+        new = judge(bound.plan, results, one.ref, given.pattern)
+        bits = results.tobytes()
     except KernelFault as fault:
         new = Verdict("fail", str(fault))
     if new is None:

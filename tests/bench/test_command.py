@@ -391,7 +391,7 @@ def test_an_interrupted_run_says_so_and_has_no_time_that_was_not_judged(
     def interrupt(self: Trial, group: Group, *, hurried: bool) -> Group:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trial, "judged", interrupt)
+    monkeypatch.setattr(Trial, "verify_after_timing", interrupt)
     code, run, _ = bench(cudareduce)
     assert code == 130
     assert {r["time_us"] for r in run["records"]} == {None}

@@ -149,7 +149,7 @@ def test_tiles_that_are_drawn_on_few_sms(cudareduce: Call) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "why"),
-    [("133", "--sms 133 is more than there are: give at most 132"), ("0", "from 1 to"),
+    [("133", "--sms 133 exceeds the 132 SMs of the device"), ("0", "from 1 to"),
      ("8,", "is not a list of whole numbers from 1 to 1024: write 8, "),
      ("8,x", "is not a list"), ("8..", "is not a list"), ("8..4", "is not a list"),
      ("1..2048", "is not a list")],

@@ -139,7 +139,7 @@ def test_maps_are_for_some_operators_and_not_with_an_own_one(cudareduce: Call) -
     assert "prod supports no --map; sum, mean, min, max do" in out
     code, _, err = cudareduce(*ask, "--op-expr", "a + b", "--identity", "0")
     assert code == 2
-    assert "--map goes with --op, and not with --op-expr" in err
+    assert "--map excludes --op-expr" in err
 
 
 def test_what_a_kernel_cannot_take_is_told(cudareduce: Call) -> None:
@@ -157,7 +157,7 @@ def test_libraries_are_not_given_maps(cudareduce: Call) -> None:
     ask = ("verify", V7, "--map", "a * a", "--backend", "cpu", "--n", 1000, "--peers", "cub")
     code, out, _ = cudareduce(*ask)
     assert code == 0
-    assert "skipped, does not support --map" in out
+    assert "does not support --map" in " ".join(out.split())
 
 
 @pytest.mark.long
