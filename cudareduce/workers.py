@@ -111,7 +111,7 @@ class Exited:
     def how(self) -> str:
         """How the worker ended, as a text that follows the name of the code that it ran."""
         if self.code is None:
-            return "sends invalid messages: it writes to a file descriptor that it has not opened"
+            return "sends invalid messages: it writes to a descriptor that it has not opened"
         if self.code < 0:
             return f"ends its process by {signal.Signals(-self.code).name}"
         return f"ends its process with code {self.code}"

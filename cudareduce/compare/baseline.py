@@ -59,8 +59,8 @@ def load_baseline(path: Path) -> Run:
 
 
 def load_timed(path: Path) -> Run:
-    """Load a run of a GPU. Raises UsageError if it cannot be read, is empty, contradicts itself or
-    comes from the emulator."""
+    """Load a run that was timed on a GPU. Raises UsageError for a file that is unreadable, empty
+    or inconsistent, and for a run of the emulator or of `tune`."""
     run = load(path)
     if run.tool.get("name") != "cudareduce":
         raise UsageError(f"{path} is of {run.tool.get('name')!r}: bench with cudareduce")

@@ -83,7 +83,7 @@ class Bencher:
             new=tuple(r for r in records if r.name != BASE),
             floors_us={name: us for each in done for name, us in each.floors_us.items()},
             remarks=tuple(dict.fromkeys(remark for each in done for remark in each.remarks)),
-            stories=tuple(story for each in done for story in each.stories),
+            protocols=tuple(protocol for each in done for protocol in each.protocols),
             cut=cut,
         )
 
@@ -98,7 +98,7 @@ class Bencher:
                 done = run_streams(session, batch.choices, batch.streaming)
                 return Remeasured(
                     new=tuple(done.records), remarks=tuple(done.remarks),
-                    stories=tuple(done.stories), cut=INTERRUPTED if done.interrupted else None,
+                    protocols=tuple(done.protocols), cut=INTERRUPTED if done.interrupted else None,
                 )  # fmt: skip
             parts = measure_kernels(session, batch.choices)
             interrupted, with_libraries = any(part.interrupted for part in parts), LibraryPass()
@@ -109,13 +109,15 @@ class Bencher:
                 with_libraries = time_libraries(session, parts, recorder, batch.peers, odd=odd)
         finally:
             session.close()
-        stories = [story for part in parts for group in part.groups for story in group.protocols]
+        protocols = [
+            protocol for part in parts for group in part.groups for protocol in group.protocols
+        ]
         whole = [part for part in parts if not part.interrupted]  # `cut` reports the others
         return Remeasured(
             new=(*recorder.all_records(parts), *with_libraries.records),
             floors_us=floors_of(parts, settings),
             remarks=(*remarks_of(whole), *with_libraries.remarks),
-            stories=(*stories, *with_libraries.protocols),
+            protocols=(*protocols, *with_libraries.protocols),
             cut=INTERRUPTED if interrupted or with_libraries.interrupted else None,
         )
 

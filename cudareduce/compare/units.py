@@ -48,7 +48,7 @@ class Unit:
 
     @property
     def code_key(self) -> tuple[object, ...]:
-        """Identifies the machine code of a unit without the name of the kernel."""
+        """A key that is equal for identical machine code, whatever the kernel's name."""
         sha = self.code.sha if self.code else self.cubin_sha
         return *self.key[1:], self.block, self.items, self.resources, sha
 

@@ -202,14 +202,14 @@ class Remeasured:
     new: tuple[Record, ...] = ()
     floors_us: Mapping[str, float] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
+    protocols: tuple[Mapping[str, Any], ...] = ()
     cut: Cut | None = None
 
     def as_run(self, now: Run, rounds: int) -> Run:
         """The new records as a run that can become a baseline."""
         protocol = {
             **now.protocol, "rounds": rounds, "floors_us": dict(self.floors_us),
-            "measured": list(self.stories), "remarks": list(self.remarks), "max_time_s": None,
+            "measured": list(self.protocols), "remarks": list(self.remarks), "max_time_s": None,
         }  # fmt: skip
         return replace(now, protocol=protocol, records=self.new)
 

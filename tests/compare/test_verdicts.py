@@ -308,7 +308,7 @@ def report(rows: Sequence[Row], *notes: str) -> Report:
 
 
 def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
-    return Remeasured(old=tuple(old), new=tuple(new), floors_us={}, remarks=(), stories=())
+    return Remeasured(old=tuple(old), new=tuple(new), floors_us={}, remarks=(), protocols=())
 
 
 def decided(

@@ -115,7 +115,7 @@ MISBEHAVING: dict[str, tuple[float | None, dict[str, str]]] = {
     "NOISY,EXITING,GARBLING,CRASHING": (None, {
         "noisy": "pass: ",
         "exits": "skip: cannot be imported (ends its process with code 3): pip install -U fake",
-        "garbles": "fail: answers nonsense: it writes to files that it has not opened",
+        "garbles": "fail: sends invalid messages: it writes to a descriptor that it has not opened",
         "crashes": "fail: ends its process by SIGABRT",
     }),
     "FORKING,TWICE,SPEECHLESS,MUTE,FINE": (None, {

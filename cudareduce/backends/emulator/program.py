@@ -96,7 +96,7 @@ class Entry(ctypes.Structure):
 
 
 def take_traffic(runtime: ctypes.CDLL) -> dict[str, int]:
-    """The counters of TOTALS since the last call."""
+    """Memory traffic since the last call, as the counters named in TOTALS."""
     totals = Totals()
     runtime.cudaemu_take_traffic(ctypes.byref(totals))
     return {name: getattr(totals, name) for name in TOTALS}

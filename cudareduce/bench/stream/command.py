@@ -162,20 +162,20 @@ def _run(
     session: Session, request: BenchRequest | VerifyRequest, done: Streams,
     stream: StreamBenchRequest | StreamVerifyRequest, settings: Settings,
 ) -> Run:  # fmt: skip
-    """The run, with the options that repeat it."""
+    """The run with its protocol, from which it can be repeated."""
     protocol: dict[str, Any] = {
         "kernels": list(request.selection.kernels or ("all",)),
         "from": stream.source, "chunk_bytes": list(stream.chunk) or None, "rows": 1,
         "block": settings.block, "items": settings.items, "timing": "cold", "region": "total",
         "graph": False, "rounds": settings.rounds, "max_time_s": settings.deadline.seconds,
         "seed": settings.seed, "timed_seed": settings.timed_seed,
-        "measured": list(done.stories), "remarks": list(done.remarks),
+        "measured": list(done.protocols), "remarks": list(done.remarks),
     }  # fmt: skip
     return Run(tool(request.argv), session.backend.info(), protocol, done.records)
 
 
 def _ended(done: Streams, began: float, hint: str, quiet: bool, *, strict: bool) -> int:
-    """Print the closing line; the exit code."""
+    """Print the summary of the run; returns the exit code."""
     line = run_summary(done.records, monotonic() - began, hint, interrupted=done.interrupted)
     say(line, quiet)
     if done.interrupted:

@@ -45,8 +45,8 @@ _LEAST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`count` elements from `start` on that are copied and reduced at once; the `number`-th of the
-    array."""
+    """The elements of one copy and one launch: `count` elements from index `start`. `number` counts
+    the pieces of the array."""
 
     number: int
     start: int
@@ -95,7 +95,7 @@ class Feed:
 
 
 class UnfilledFeed(Feed):
-    """Supplies whatever the pinned `places` hold: for copies whose contents do not matter."""
+    """Supplies pinned buffers without filling them, to time copies alone."""
 
     def __init__(self, places: Sequence[np.ndarray], size: int) -> None:
         self._places, self._size = places, size
@@ -105,8 +105,8 @@ class UnfilledFeed(Feed):
 
 
 class StagingFeed(Feed):
-    """Copies each piece to one of the pinned `places` by threads, while earlier pieces are copied
-    to the device by `copies`."""
+    """Copies each piece with host threads into one of the pinned buffers `places`, while the stream
+    `copies` copies earlier pieces to the device."""
 
     def __init__(
         self, array: np.ndarray, size: int, places: Sequence[np.ndarray], copies: StreamBackend
@@ -152,23 +152,23 @@ class Stage:
 
 
 class TransferMode(Protocol):
-    """Takes the whole array to the device once a run."""
+    """A method to transfer the whole array to the device and reduce it; one `run` does so once."""
 
     def run(self) -> tuple[Any, Any]:
         """Enqueue all copies and kernels; the marks before and after them. Raises KernelFault."""
 
     def poison(self) -> None:
-        """Overwrite what an earlier run has left."""
+        """Overwrite the results of earlier runs with poison."""
 
     def results(self) -> tuple[Array, Array]:
         """Wait, and download the results of all pieces and of the whole. Raises KernelFault."""
 
     def damage(self) -> str | None:
-        """Which bytes outside of their buffers the runs have written; None if none."""
+        """A description of out-of-bounds writes by the runs; None if there are none."""
 
 
 class Copying:
-    """Copies without kernels: the ceiling of every mode with these buffers."""
+    """Copies without kernels: an upper limit of the bandwidth of modes with these buffers."""
 
     def __init__(self, stage: Stage, pieces: Sequence[Piece], feed: Feed) -> None:
         self._stage, self._pieces, self._feed = stage, pieces, feed

@@ -68,7 +68,7 @@ ModeName = Literal["pinned", "mapped", "pageable"]
 
 
 class SingleRank:
-    """The ranks that stream an array together, if there is only this one."""
+    """The interface to other ranks for a run on a single GPU."""
 
     #: How many ranks there are; None without several.
     ranks: int | None = None
@@ -84,7 +84,7 @@ class SingleRank:
         return run()
 
     def common(self, rows: Set[int]) -> Set[int]:
-        """The rows that all ranks go on with. Raises RankLost."""
+        """The rows that are still running on all ranks. Raises RankLost."""
         return rows
 
     def agreed(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
@@ -196,7 +196,7 @@ class Row:
         return {p.count: self.prepared.plans[p.count, 1] for p in self.pieces}
 
     def stop(self, verdict: Verdict) -> None:
-        """Run no more, for this reason."""
+        """Stop running this row and record the verdict."""
         self.verdict, self.prepared, self.runs = worse(self.verdict, verdict), None, None
 
     def add_runs(self) -> None:
@@ -211,7 +211,7 @@ class Streams:
     `interrupted`: Ctrl-C ended it, and these are the records until then."""
 
     records: tuple[Record, ...] = ()
-    stories: tuple[Mapping[str, Any], ...] = ()
+    protocols: tuple[Mapping[str, Any], ...] = ()
     remarks: tuple[str, ...] = ()
     timed: bool = False
     interrupted: bool = False
@@ -219,7 +219,7 @@ class Streams:
     def __add__(self, other: Streams) -> Streams:
         return Streams(
             records=self.records + other.records,
-            stories=self.stories + other.stories,
+            protocols=self.protocols + other.protocols,
             remarks=tuple(dict.fromkeys(self.remarks + other.remarks)),
             timed=self.timed or other.timed,
             interrupted=self.interrupted or other.interrupted,
@@ -279,7 +279,7 @@ def _stream_array(
     )  # fmt: skip
     return Streams(
         records=ranks.agreed(tuple(records)),
-        stories=(shared | {"rounds": run.rounds},) if run.timed else (),
+        protocols=(shared | {"rounds": run.rounds},) if run.timed else (),
         remarks=tuple(run.remarks), timed=run.timed, interrupted=interrupted,
     )  # fmt: skip
 
@@ -377,7 +377,7 @@ class _Memory:
 
 
 class _ArrayRun:
-    """Runs rows on one array: their results, then their times."""
+    """Verifies rows on one array, then times them."""
 
     def __init__(
         self, session: Session, reduction: Reduction, n: int, rows: list[Row], streaming: Streaming,

@@ -1,5 +1,5 @@
-"""The array to stream: a .npy file or host memory, its chunks, and the reference results of its
-parts."""
+"""The streamed array (a .npy file or generated in host memory), its chunk sizes, and reference
+results of its parts."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _MOST_PIECES = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """An array in a `file`, or one generated in host memory, and the bytes of its chunks; without
-    any, chunks have `CHUNK_BYTES`."""
+    """The array to stream: from `file`, or generated in host memory if that is None. `chunk_bytes`
+    are chunk sizes in bytes, by default `CHUNK_BYTES`."""
 
     file: ArrayFile | None = None
     chunk_bytes: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class Streaming:
         return "file" if self.file else HOST
 
     def part(self, elements: range) -> Streaming:
-        """The same for a range of the elements."""
+        """A range of the elements as an array of its own."""
         if self.file is None:
             return self
         offset = self.file.offset + elements.start * self.file.dtype.size
@@ -63,17 +63,18 @@ class Streaming:
 
 
 def streaming(source: str, chunk_bytes: Sequence[int]) -> Streaming:
-    """What --from and --chunk name. A file that cannot be streamed is a UsageError."""
+    """The array of --from with the chunk sizes of --chunk. Raises UsageError for an unsupported
+    file."""
     file = None if source == HOST else read_header(Path(source))
     return Streaming(file, tuple(chunk_bytes))
 
 
 def chunks(streaming: Streaming, reduction: Reduction, n: int) -> tuple[int, ...]:
-    """The chunks in elements. A chunk that is larger than the array, no multiple of an element, or
-    too small is a UsageError."""
+    """The chunk sizes in elements. Raises UsageError for a chunk that is larger than the array, too
+    small, or not a multiple of the element size."""
     size = reduction.dtype.size
     if n == 0:
-        raise UsageError("there is nothing to stream: give an element at least, for each GPU one")
+        raise UsageError("the array is empty: give at least one element for each GPU")
     counts, or_larger = [], ", or a larger --n"
     for nbytes in streaming.chunk_bytes or (min(CHUNK_BYTES, n * size),):
         if nbytes % size or nbytes == 0:
@@ -105,7 +106,7 @@ _WRITE_ONE = "write one with numpy.save"
 
 @dataclass(frozen=True, slots=True)
 class ArrayFile:
-    """An array of `n` elements and this `shape` in a file, `offset` bytes after its beginning."""
+    """An array of `n` elements that starts at byte `offset` of a file."""
 
     path: Path
     dtype: DType
@@ -141,8 +142,7 @@ def read_header(path: Path) -> ArrayFile:
         raise UsageError(f"{path} holds no elements: there is nothing to stream")
     if fortran and sum(length > 1 for length in shape) > 1:
         raise UsageError(
-            f"{path} holds columns one behind the other (Fortran order): write it with "
-            "numpy.ascontiguousarray"
+            f"{path} is stored in Fortran order: write it with numpy.ascontiguousarray"
         )
     if n * dtype.size > size - offset:
         count = "more than 2^63" if n > _MOST_ELEMENTS else n
@@ -171,8 +171,7 @@ def _element_type(path: Path, kind: np.dtype[Any]) -> DType:
 
 
 def cached_share(mapped: np.ndarray) -> float | None:
-    """The share of a mapped file's pages in the page cache; None if the system does not report
-    it."""
+    """The fraction of a mapped file's pages that are in the page cache; None if unknown."""
     page = mmap.PAGESIZE
     start = mapped.ctypes.data // page * page
     length = mapped.ctypes.data + mapped.nbytes - start
@@ -193,8 +192,8 @@ FOLDED = ("sum", "prod", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The reference results of an array's parts: `parts[k]` lies between `cuts[k]` and
-    `cuts[k + 1]`."""
+    """Reference results of an array's parts: `parts[k]` covers elements `cuts[k]` to
+    `cuts[k + 1] - 1`."""
 
     reduction: Reduction
     cuts: tuple[int, ...]
@@ -203,10 +202,10 @@ class Content:
     def of(self, start: int, end: int) -> Reference:
         """The reference result of the elements between two cuts."""
         first, last = (int(np.searchsorted(self.cuts, at)) for at in (start, end))
-        return joined(self.reduction, self.parts[first:last])
+        return merge_references(self.reduction, self.parts[first:last])
 
 
-def joined(reduction: Reduction, parts: Sequence[Reference]) -> Reference:
+def merge_references(reduction: Reduction, parts: Sequence[Reference]) -> Reference:
     """The reference result of consecutive parts of an array, from those of each part."""
     name, floats = reduction.op.name, reduction.acc.kind == "float"
     results = np.concatenate([part.expected for part in parts])
@@ -226,7 +225,8 @@ def joined(reduction: Reduction, parts: Sequence[Reference]) -> Reference:
 
 
 def cut_points(n: int, ends: Iterable[int]) -> tuple[int, ...]:
-    """Where an array of `n` elements is cut into parts: at the `ends` of pieces at least."""
+    """Indices at which an array of `n` elements is split for reference results, including
+    `ends`."""
     return tuple(sorted({0, n, *range(0, n, _STEP), *ends}))
 
 

@@ -83,7 +83,7 @@ def test_without_a_size_lengths_around_a_chunk_are_tried(cudareduce: Call, tmp_p
         (("--chunk", "0"), "an element of float32 has 4 bytes"),
         (("--chunk", "1Gi"), "the whole array has 4004 bytes"),
         (("--n", "2^30", "--chunk", "4"), "that makes 1073741824 copies"),
-        (("--n", "0"), "there is nothing to stream"),
+        (("--n", "0"), "the array is empty"),
         (("--rows", "2"), "streamed as one row"),
         (("--graph",), "leave out --graph"),
         (("--peers", "cub"), "leave out --peers"),

@@ -12,7 +12,7 @@ from cudareduce.bench.stream import source
 from cudareduce.bench.stream.source import (
     cached_share,
     cut_points,
-    joined,
+    merge_references,
     read_content,
     read_header,
 )
@@ -73,7 +73,7 @@ def test_integers_wrap_across_parts(short_parts: None) -> None:
 def test_a_nan_of_a_part_is_the_result_of_the_whole() -> None:
     reduction = reduction_of("max", "float32")
     parts = [reference(reduction, np.array([x], np.float32), 1) for x in (1, np.nan, 3)]
-    assert np.isnan(joined(reduction, parts).expected).all()
+    assert np.isnan(merge_references(reduction, parts).expected).all()
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "int8", "uint64"])
