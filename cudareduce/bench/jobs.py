@@ -96,14 +96,14 @@ class Jobs:
         return replace(self.emulator, hazards=net.watched)
 
     def _on_shapes(self, one: Prepared, shapes: Sequence[Shape]) -> Iterator[Job]:
-        taken = [shape for shape in shapes if shape in one.plans]
+        supported = [shape for shape in shapes if shape in one.plans]
         job = self._job(self.spec, replace(one, programs={}))
-        small = tuple((n, rows) for n, rows in taken if n * rows <= _TOGETHER)
+        small = tuple((n, rows) for n, rows in supported if n * rows <= _TOGETHER)
         if small:
             yield self._limited(replace(job, shapes=small))
         reduction = one.case.reduction
         most = LARGE_BYTES // (reduction.dtype.size * reduction.inputs) - 1
-        for n, rows in taken:
+        for n, rows in supported:
             if n * rows > _TOGETHER:
                 full = n * rows <= (SMALL if self.backend.traits.isolated else most)
                 job = replace(job, shapes=((n, rows),), level="full" if full else "least")
@@ -137,8 +137,8 @@ class Jobs:
         return limited(job, _OPTIONAL_S if job.optional and asked_s is None else asked_s)
 
 
-def _difference(case: Case, asked: Case) -> str:
+def _difference(case: Case, requested: Case) -> str:
     """How a test set differs from the requested case."""
-    if case.reduction != asked.reduction:
+    if case.reduction != requested.reduction:
         return f"{case.reduction.op.name} of {case.reduction.dtype.name}"
-    return f"block {case.block}" if case.block != asked.block else ""
+    return f"block {case.block}" if case.block != requested.block else ""

@@ -83,44 +83,48 @@ class LibraryRecords:
     def _records(self, task: LibraryTask, outcome: Outcome, number: int) -> list[Record]:
         """The records of the layout of this number."""
         reduction = self.job.reduction
-        found = {
+        by_case = {
             library_case(name, reduction): result for name in (peer.name for peer in self.peers)
             # a library that has ended its process has one result for all layouts
             if (result := outcome.results.get(keyed(name, number), outcome.results.get(name)))
         }  # fmt: skip
-        group = self._group(task, outcome, found, number)
-        cases = [*found, *(self.job.cases(number) if outcome.passes else ())]
+        group = self._group(task, outcome, by_case, number)
+        cases = [*by_case, *(self.job.cases(number) if outcome.passes else ())]
         made = self._compared(group).records(group, cases)
-        by_id = {case.kernel.id: result for case, result in found.items()}
+        by_id = {case.kernel.id: result for case, result in by_case.items()}
         context = PRIMARY if self.job.rounds else None
         named = [_named(record, by_id.get(record.kernel), context) for record in made]
-        return [*named, *self._without_graph(group, found, context)]
+        return [*named, *self._without_graph(group, by_case, context)]
 
     def _without_graph(
-        self, group: Group, found: Mapping[Case, LibraryResult], context: str | None
+        self, group: Group, by_case: Mapping[Case, LibraryResult], context: str | None
     ) -> Iterator[Record]:
         """A skip record for each library call that could not be captured as a CUDA graph."""
-        why = {case: one.no_graph for case, one in found.items()
-               if one.no_graph and group.verdicts[case].outcome == "pass"}  # fmt: skip
+        why = {case: result.no_graph for case, result in by_case.items()
+               if result.no_graph and group.verdicts[case].outcome == "pass"}  # fmt: skip
         skips = {case: skipped("unfit", reason) for case, reason in why.items()}
         for label in (method.label for method in self.job.methods if method.graph and why):
             untimed = replace(group, times={}, verdicts=skips)
             for case, made in zip(why, self.recorder.records(untimed, list(why)), strict=True):
-                yield replace(_named(made, found[case], context), timing=label)
+                yield replace(_named(made, by_case[case], context), timing=label)
 
     def _group(
-        self, task: LibraryTask, outcome: Outcome, found: Mapping[Case, LibraryResult], number: int
+        self,
+        task: LibraryTask,
+        outcome: Outcome,
+        by_case: Mapping[Case, LibraryResult],
+        number: int,
     ) -> Group:
         """Verdicts, plans and times of libraries and kernels in the layout of this number."""
         shape = self.job.layouts[number].shape(task.shape)
         problem = Problem(self.job.reduction, *shape)
         cases = self.job.cases(number)
-        by_key = {keyed(case.kernel.title, number): case for case in found}
+        by_key = {keyed(case.kernel.title, number): case for case in by_case}
         by_key |= {
             keyed(kernel_name(plan), number): case
             for case, (_, plan) in zip(cases, self.job.kernels, strict=True)
         }
-        verdicts = {case: result.verdict for case, result in found.items()}
+        verdicts = {case: result.verdict for case, result in by_case.items()}
         plans, refusals = plans_of(self.job, number, self.limits)
         for index, (case, _) in enumerate(self.job.kernels):
             timed = outcome.kernels.get((index, number), RIGHT)
@@ -140,7 +144,7 @@ class LibraryRecords:
         return replace(
             task.group, n=shape[0], times=times, verdicts=verdicts, tried=False,
             joules={by_key[key]: spent for key, spent in joules.items() if key in by_key},
-            plans={**{case: library_plan(case.kernel.title, problem) for case in found}, **ours},
+            plans={**{case: library_plan(case.kernel.title, problem) for case in by_case}, **ours},
         )  # fmt: skip
 
     def _compared(self, group: Group) -> Recorder:
@@ -155,13 +159,13 @@ class LibraryRecords:
         return replace(self.recorder, settings=replace(settings, baseline_kernel=best))
 
 
-def _named(record: Record, found: LibraryResult | None, context: str | None) -> Record:
+def _named(record: Record, library: LibraryResult | None, context: str | None) -> Record:
     """The record with its CUDA context, and for a library with the call, version and host time."""
-    if found is None:
+    if library is None:
         return replace(record, context=context)
-    host_us = record.host_us if found.host_us is None else found.host_us
+    host_us = record.host_us if library.host_us is None else library.host_us
     return replace(
-        record, context=context, called=found.called, version=found.version, host_us=host_us,
+        record, context=context, called=library.called, version=library.version, host_us=host_us,
         block=None, items=None, grid=None, passes=None, scope="library", source_sha=None,
     )  # fmt: skip
 
@@ -169,7 +173,7 @@ def _named(record: Record, found: LibraryResult | None, context: str | None) -> 
 def odd_job(job: Job, outcome: Outcome, select: SelectCase) -> Job:
     """The job that repeats another job on misaligned inputs. `select` returns the case that
     replaces a kernel there."""
-    timed = {name for found in outcome.passes.values() for name in found.timings}
+    timed = {name for result in outcome.passes.values() for name in result.timings}
     peers = (peer.name for listing in job.listings for peer in listing.libraries())
     elsewhere = {
         (place, number): select(case, layout.shape(job.shapes[-1]), layout.offset)

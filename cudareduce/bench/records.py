@@ -181,7 +181,7 @@ class Recorder:
         self, record: Record, plan: Plan, times: Times, case: Case, speedups: Mapping[str, Any],
         joules: float | None,
     ) -> Record:  # fmt: skip
-        """The record with what one method found, and the joules of a launch."""
+        """The record with the times of one method and the energy of a launch in joules."""
         timing = times.timings[case]
         moved, read = self._bytes(plan)
         one_array = read / plan.problem.reduction.inputs  # which is what a ceiling's launch reads

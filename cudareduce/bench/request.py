@@ -286,13 +286,13 @@ def _instead(problem: ReductionOptions, mapped: Map | None) -> tuple[Reduction, 
     if problem.op_expr is not None or problem.acc is not None or (problem.op and problem.dtype):
         return ()
     pairs = list(product(problem.op or OPERATORS, problem.dtype or DTYPES))
-    found = [reduction_of(op, dtype, None, mapped) for op, dtype in pairs]
+    reductions = [reduction_of(op, dtype, None, mapped) for op, dtype in pairs]
     for (op, dtype), acc in product(pairs, DTYPES):
         with suppress(UsageError):
-            found.append(reduction_of(op, dtype, acc, mapped))
+            reductions.append(reduction_of(op, dtype, acc, mapped))
         if op == "sum" and holds_counts_only(DTYPES[dtype], DTYPES[acc]):
-            found.append(Reduction(OPERATORS[op], DTYPES[dtype], DTYPES[acc], mapped))
-    return tuple(found)
+            reductions.append(Reduction(OPERATORS[op], DTYPES[dtype], DTYPES[acc], mapped))
+    return tuple(reductions)
 
 
 @contextmanager
@@ -321,6 +321,6 @@ def open_session(machine: Machine, settings: Settings) -> Iterator[Session]:
 
 def _check_sms(settings: Settings, backend: Backend) -> None:
     """Raise UsageError if --sms exceeds the number of SMs of the device."""
-    most, asked = backend.limits().sm_count, max(filter(None, settings.sms), default=0)
-    if asked > most:
-        raise UsageError(f"--sms {asked} exceeds the {most} SMs of the device: give at most {most}")
+    available, requested = backend.limits().sm_count, max(filter(None, settings.sms), default=0)
+    if requested > available:
+        raise UsageError(f"--sms {requested} exceeds the {available} SMs of the device")

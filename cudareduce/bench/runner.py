@@ -119,7 +119,7 @@ class _Runner:
         return replace(case, only=frozenset([max(sizes)]))
 
     def _sizes(self, cases: Sequence[Case]) -> list[int]:
-        """The sizes of a run at which there are cases, and those that some have of their own."""
+        """The requested sizes with cases, then sizes of single external files."""
         own = {n for case in cases for n in self._settings.sizes_of(case)}
         return [
             *(n for n in self._settings.sizes if n in own),
@@ -250,15 +250,15 @@ def prepare_and_verify_edges(
     }
     nets = {case: _test_sets(session, case) for case in runnable if case not in too_large}
     shapes = {
-        case: [*some, *((n, settings.rows) for n in settings.sizes_of(case))]
-        for case, some in edges_of.items()
+        case: [*edge_shapes, *((n, settings.rows) for n in settings.sizes_of(case))]
+        for case, edge_shapes in edges_of.items()
     }
     small = [case for case in runnable if case not in too_large]
     prepared, unbuilt = session.prepare(small, shapes, nets, in_workers=True)
-    found = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
-    if found.interrupted and not session.interrupted:
+    verified = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
+    if verified.interrupted and not session.interrupted:
         raise KeyboardInterrupt
-    verdicts = {case: _size_independent(verdict) for case, verdict in found.verdicts.items()}
+    verdicts = {case: _size_independent(verdict) for case, verdict in verified.verdicts.items()}
     return prepared, too_large | unbuilt | verdicts
 
 

@@ -105,18 +105,18 @@ class Session:
         if in_workers and self.backend.traits.isolated:
             return [Prepared(case, *plans[case], {}) for case in cases], {}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
-        besides = self._planned_nets(nets or {})
+        test_set_plans = self._planned_nets(nets or {})
         units = sum(
             len({unit for plan in some for unit in plan.units})
-            for planned_here in (needed, *besides.values()) for some in planned_here.values()
+            for planned_here in (needed, *test_set_plans.values()) for some in planned_here.values()
         )  # fmt: skip
         with self.phase("compiling", units) as progress:
             built = build(self.backend, needed, progress.step, deadline)
             # Workers load these programs from the cache, and report compile errors.
-            for spec, wanted in besides.items():
+            for spec, plans_of in test_set_plans.items():
                 same = nullcontext(self.backend) if spec == self.spec else None
                 with same or open_backend(spec) as other:
-                    build(other, wanted, progress.step, deadline)
+                    build(other, plans_of, progress.step, deadline)
         left = {case: skipped("time", self.why_cut()) for case in cases if case not in built}
         left |= {
             case: unbuilt(made, of_others=case.kernel.program is not None)

@@ -105,9 +105,9 @@ def verified(request: VerifyRequest) -> Verified:
         if request.peers and 130 not in codes:
             from cudareduce.bench.library_timing import verify_libraries
 
-            beside = verify_libraries(session, groups, recorder, request.peers)
-            records += beside.records
-            codes |= {130} if beside.interrupted else set()
+            library_pass = verify_libraries(session, groups, recorder, request.peers)
+            records += library_pass.records
+            codes |= {130} if library_pass.interrupted else set()
     codes |= strict_codes(request, groups, records) if request.strict else set()
     return Verified(
         run=Run(tool(request.argv), device, {"sizes": list(settings.sizes)}, tuple(records)),
@@ -129,21 +129,21 @@ class _ReductionVerdicts:
 
 
 def _verify_reduction(
-    session: Session, some: Cases, reduction: Reduction, request: VerifyRequest
+    session: Session, cases: Cases, reduction: Reduction, request: VerifyRequest
 ) -> _ReductionVerdicts:
     settings = session.settings
-    verdicts = {case: verdict for case, verdict in some if verdict}
-    runnable = [case for case, verdict in some if verdict is None]
+    verdicts = {case: verdict for case, verdict in cases if verdict}
+    runnable = [case for case, verdict in cases if verdict is None]
     shapes = {case: _shapes(session, case) for case in runnable}
     nets = {case: _test_sets(session, case) for case in runnable}
     prepared: list[Prepared] = []
     interrupted = False
     try:
         prepared, unbuilt = session.prepare(runnable, shapes, nets, in_workers=True)
-        found = session.verify(
+        outcome = session.verify(
             prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
         )
-        verdicts, interrupted = dict(found.verdicts), found.interrupted
+        verdicts, interrupted = dict(outcome.verdicts), outcome.interrupted
         if not settings.sizes:
             verdicts = {case: if_launched(verdict) for case, verdict in verdicts.items()}
         if request.sanitize and not interrupted:
@@ -155,7 +155,7 @@ def _verify_reduction(
         reduction=reduction, n=max(_sizes(shapes, settings)), plans=plans, verdicts=verdicts,
         interrupted=interrupted,
     )  # fmt: skip
-    return _ReductionVerdicts(tuple(case for case, _ in some), group)
+    return _ReductionVerdicts(tuple(case for case, _ in cases), group)
 
 
 def _with_preconditions(
@@ -169,9 +169,13 @@ def _with_preconditions(
         group = replace(group, verdicts=with_races(session, group.verdicts))
         better, causes = preconditions(session, group.verdicts, files)
         group = replace(group, verdicts={**group.verdicts, **causes})
-        some: Cases = [(case, None) for case in better.values()]
-        again = _verify_reduction(session, some, group.reduction, request).group if some else group
-        verdicts = with_conditions(group.verdicts, better, again.verdicts if some else {})
+        conditional: Cases = [(case, None) for case in better.values()]
+        again = (
+            _verify_reduction(session, conditional, group.reduction, request).group
+            if conditional
+            else group
+        )
+        verdicts = with_conditions(group.verdicts, better, again.verdicts if conditional else {})
     except KeyboardInterrupt:
         return replace(result, group=replace(group, interrupted=True))
     plans = {**group.plans, **again.plans}
@@ -193,16 +197,16 @@ def _sanitized(
 ) -> dict[Case, Verdict]:
     """The verdicts of correct cases, combined with the findings of compute-sanitizer."""
     right = [one for one in prepared if verdicts[one.case].outcome == "pass"]
-    found: dict[Case, Verdict] = {}
+    checked: dict[Case, Verdict] = {}
     with session.phase("under compute-sanitizer", len(right)) as progress:
         for one in right:
             progress.now(one.case.kernel.id)
             job = session.jobs.watched_on_gpu(one)
             if job is not None:
                 watched = sanitized(job, session.settings.deadline)
-                found[one.case] = combined(verdicts[one.case], watched)
+                checked[one.case] = combined(verdicts[one.case], watched)
             progress.step()
-    return found
+    return checked
 
 
 def _largest(one: Prepared) -> Plan | None:
@@ -212,7 +216,7 @@ def _largest(one: Prepared) -> Plan | None:
 
 def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[int]:
     """Elements per row of the tested shapes."""
-    return [n for some in shapes.values() for n, _ in some] or [*settings.sizes, 0]
+    return [n for case_shapes in shapes.values() for n, _ in case_shapes] or [*settings.sizes, 0]
 
 
 def _test_sets(session: Session, case: Case) -> list[TestSet]:
@@ -222,5 +226,5 @@ def _test_sets(session: Session, case: Case) -> list[TestSet]:
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:
     """The requested shapes, or the edge shapes of this kernel."""
     settings, backend = session.settings, session.backend
-    asked = [(n, settings.rows) for n in settings.sizes if case.at(n)]
-    return asked or edges(case, backend.limits(), large=backend.traits.large)
+    requested = [(n, settings.rows) for n in settings.sizes if case.at(n)]
+    return requested or edges(case, backend.limits(), large=backend.traits.large)
