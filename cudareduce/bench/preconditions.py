@@ -67,8 +67,6 @@ _BLOCKS = (256, 512, 1024)
 #: Rounds in which further sizes are recorded, and sizes of each.
 _ROUNDS, _MOST_SEARCHED = 2, 14
 
-#: No condition on the number of elements.
-_ANY: dict[str, int] = {"multiple": 1, "most": 0, "most_rows": 0}
 #: Seconds of one experiment.
 _TRIED_S = 2.5
 _SUMS = ("sum", "mean")
@@ -258,8 +256,10 @@ def _with_precondition(
             if _is_right(session, experiments, eased, clear, watched=name == "aligned"):
                 found = eased
                 break
-    own = _ANY | {"most": case.precondition.most}
-    eased = _asking(found, **own)
+    requested = {
+        name: getattr(case.precondition, name) for name in ("multiple", "most", "most_rows")
+    }
+    eased = _asking(found, **requested)
     if sizes and eased != whole:  # with fewer conditions on the elements more sizes may fail
         again = dict(_outcomes(session, experiments, eased, watched=watched))
         right = [shape for shape, v in again.items() if v.outcome == "pass"]
@@ -273,7 +273,8 @@ def _with_precondition(
             return None, ""
     if any(v.outcome == "skip" and UNDECIDED in v.reason for v in outcomes.values()):
         sizes["most"] = min(sizes.get("most") or 2**62, max_bounded_size(case.reduction))
-    found = _asking(found, **own | sizes)
+    divisor = lcm(requested["multiple"], sizes.get("multiple", 1))
+    found = _asking(found, **requested | sizes | {"multiple": divisor})
     if excluded := _own_size_excluded(session, experiments, case, found, failed):
         return None, excluded
     of_integers = case.reduction.dtype.kind == "int" and case.reduction.op.name in ("sum", "mean")
