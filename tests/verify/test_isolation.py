@@ -88,7 +88,7 @@ def test_a_slow_file_gets_advice(cudareduce: Call, tmp_path: Path) -> None:
 __global__ void total(const int *a, int *out, int n)
 {
     __shared__ int buf[1024];
-    for (int loop = 0; loop < 1000; loop++) {
+    for (int loop = 0; loop < 200; loop++) {
         int sum = 0;
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
             sum += a[i];
