@@ -192,15 +192,16 @@ def _adopted(
     for attempt, initial in tried if nearest else ():
         if not initial and (kernel := _if_set(sized, attempt, trials, texts, requested)):
             return kernel
+    whole = not reference.recording.ended or reference.reads
+    fault = ""
+    for attempt, _ in tried[:1] if nearest and whole else ():
+        fault = _fault(attempt, reference.recording, cache, trials.deadline)
     for attempt, initial in tried if nearest else ():
         identity = attempt.identification.requested() or attempt.identification.nearest()
         if identity is not None:
-            return attempt.kernel(identity, initial)
-    whole = not reference.recording.ended or reference.reads
-    for attempt, initial in tried[:1] if nearest and whole else ():
-        wrong = _fault(attempt, reference.recording, cache, trials.deadline)
-        if wrong:
-            return attempt.kernel(attempt.identification.supposed(), initial, wrong)
+            return attempt.kernel(identity, initial, fault)
+    for attempt, initial in tried[:1] if fault else ():
+        return attempt.kernel(attempt.identification.supposed(), initial, fault)
     if trials.deadline.passed:
         return Undecided(f"{_name(sized.shown)} {_TOO_SLOW}")
     if not tried:

@@ -43,8 +43,9 @@ from cudareduce.verify.verdict import is_synchronisation_fault
 _TRIED, _TRIED_ROWS = (1000, 4096, 96), ((33, 30), (500, 2), (10, 96))
 #: Launches of one kernel that are tried, and instances of a template.
 _MOST_LAUNCHES, _MOST_INSTANCES = 32, 8
-#: The part of the time that is left for one launch, and for all before the sizes are recorded.
-_ONE_LAUNCH, _ALL_LAUNCHES = 1 / 2, 2 / 3
+#: The part of the time that is left for one launch, for all before faults of synchronisation are
+#: looked for, and for both before the sizes are recorded.
+_ONE_LAUNCH, _SEARCH, _ALL_LAUNCHES = 1 / 2, 3 / 4, 2 / 3
 _DEFAULT_BLOCK = 256
 #: Threads per block that are tried if a kernel is not recognised in any other block.
 _OTHER_BLOCKS = (32, 1024, 64)
@@ -540,9 +541,10 @@ class BareFile:
         left out."""
         best: Recognised | None = None
         first: Recognised | None = None
-        unsynchronised: tuple[BareKernel, Guess, list[Recording]] | None = None
+        launched: dict[int, tuple[BareKernel, Guess, list[Recording]]] = {}  # by block
         diverges = True  # in every launch
         refused: CudareduceError | None = None
+        search = deadline.share(1 / _SEARCH)
         shown, error = BareKernel(self.path, function, function.name), ""
         for instance in self._instances(function, name):
             if isinstance(instance, UsageError):
@@ -557,19 +559,19 @@ class BareFile:
             order = (fixed, launches, others) if self._stops(kernel) else (launches, others, fixed)
             for guess in chain(*order):
                 again = guess.block in _OTHER_BLOCKS and not guess.shape
-                if deadline.passed:
+                if search.passed:
                     break
                 if best is not None and again:
                     continue
                 made = self._recorded(main, kernel, guess)
                 if not made:
                     continue
-                own = deadline.share(1 / _ONE_LAUNCH)  # another launch may be quicker
+                own = search.share(1 / _ONE_LAUNCH)  # another launch may be quicker
                 adopted = adopt(made, self.cache, self.requested, own, nearest=False)
                 late = [why for why in adopted.refused if isinstance(why, Undecided)]
                 refused = refused if late and refused else next(iter(adopted.refused), refused)
                 diverges &= any(is_synchronisation_fault(str(why)) for why in adopted.refused)
-                unsynchronised = unsynchronised or (kernel, guess, made)
+                launched.setdefault(guess.block, (kernel, guess, made))
                 if "does not compile" in str(refused):
                     error = error or _first_error(str(refused))
                     break
@@ -582,11 +584,9 @@ class BareFile:
                     near = adopt(made, self.cache, self.requested, own)
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
-        if unsynchronised is not None and diverges and best is None:
-            kernel, guess, made = unsynchronised
-            near = adopt(made, self.cache, self.requested, deadline)
-            programs = [one.program for one in near.kernels if one.program and one.program.wrong]
-            first = Recognised(kernel, guess, programs[0]) if programs else first
+        if best is None:
+            faulty = self._faulty(list(launched.values())[: 1 if diverges else 2], deadline)
+            first = faulty or first
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
             refused = UsageError(
@@ -604,6 +604,21 @@ class BareFile:
             f"{function.name} launches nothing"
         )  # fmt: skip
         return _with_command(why, command_to_copy(shown, self.options, error))
+
+    def _faulty(
+        self, launches: Sequence[tuple[BareKernel, Guess, list[Recording]]], deadline: Deadline
+    ) -> Recognised | None:
+        """The first of these launches if all of them have a fault of synchronisation, such as a
+        data race: it is then the kernel's, and not that of a launch that its author never had."""
+        found = []
+        for kernel, guess, made in launches:
+            near = adopt(made, self.cache, self.requested, deadline)
+            programs = [one.program for one in near.kernels if one.program]
+            wrong = [p for p in programs if is_synchronisation_fault(p.wrong)]
+            if not wrong:
+                return None
+            found.append(Recognised(kernel, guess, wrong[0]))
+        return found[0] if found else None
 
     def _stops(self, kernel: BareKernel) -> bool:
         """True if a kernel that gets no whole number compares its indices with a constant that is

@@ -17,6 +17,7 @@ Call = Callable[..., tuple[int, str, str]]
 CASES = Path(__file__).parent / "cases"
 VERDICTS = {
     "argmax_bf16_any_of_equals": (0, "right if a NaN may be dropped and of equal extremes any"),
+    "bare_without_barrier": (3, "bare_without_barrier.cu:10: data race in shared memory"),
     "barrier_in_a_branch": (3, "barrier divergence"),
     "barrier_of_the_block": (3, "no __syncthreads() between them"),
     "blocks_of_a_full_gpu": (0, "sum int32"),

@@ -135,7 +135,7 @@ def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
             assert verdict.outcome == "pass", verdict.reason
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
 def test_every_element_is_mapped_or_none_may_be(cpu: CpuBackend, kernel: Kernel) -> None:
     asked = [(op, dtype, "5 - a") for dtype in ("int8", "float32") for op in ("sum", "max")]
@@ -148,7 +148,7 @@ def test_every_element_is_mapped_or_none_may_be(cpu: CpuBackend, kernel: Kernel)
             assert found.outcome == "pass", found.reason
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=list(KERNELS))
 def test_right_at_the_smallest_and_largest_block(cpu: CpuBackend, kernel: Kernel) -> None:
     for block in (min(kernel.blocks), max(kernel.blocks)):

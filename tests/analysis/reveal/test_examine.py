@@ -275,7 +275,7 @@ def _reveals(kernel: Kernel) -> bool:
 KERNELS = {path.stem: load_kernel(path) for path in kernel_files(ROOT / "kernels")}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if _reveals(kernel)])
 def test_kernels_add_as_their_headers_claim(registry: Registry, cpu: CpuBackend, name: str) -> None:
     sizes = (1, 2, 32) if registry.kernels[name].walk == "lane" else (1, 2, 33, 260)

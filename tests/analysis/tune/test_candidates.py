@@ -41,7 +41,7 @@ def test_files_of_a_user_are_refused(registry: Registry, tmp_path: Path) -> None
         kernels_named([str(mine)], registry, 1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize(("n", "rows"), [(1, 1), (2**14, 1), (2**25, 1), (2**31, 1), (1000, 300)])
 def test_every_shape_can_be_planned_and_none_comes_twice(
