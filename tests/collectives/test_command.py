@@ -197,8 +197,8 @@ def test_the_table(collective: Ranks) -> None:
     assert code == 3
     lines = out.splitlines()
     what = "all-reduce of up to 40 float32, sum, 2 ranks, CPU emulator"
-    assert lines[0] == f"{what}: answers only, nothing is timed"
-    assert lines[2].split() == ["engine", "answer", "distinct", "calls"]
+    assert lines[0] == f"{what}: results only, nothing is timed"
+    assert lines[2].split() == ["engine", "result", "distinct", "calls"]
     assert lines[4].split()[:2] == ["peer:no_barrier", "WRONG"]
     assert lines[5].split() == ["host", "right", "1/10", "58"]
     assert lines[7].startswith("peer:no_barrier: WRONG: rank ")

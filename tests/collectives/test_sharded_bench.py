@@ -11,7 +11,7 @@ from tests.collectives.conftest import Ranks
 from tests.conftest import read_result
 
 TABLE = """\
-sum of 5 000 float32 on 2 ranks, CPU emulator: answers only, nothing is timed
+sum of 5 000 float32 on 2 ranks, CPU emulator: results only, nothing is timed
 
  kernel             engine       answer  distinct  calls
  ───────────────────────────────────────────────────────
