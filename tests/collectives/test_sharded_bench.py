@@ -13,7 +13,7 @@ from tests.conftest import read_result
 TABLE = """\
 sum of 5 000 float32 on 2 ranks, CPU emulator: results only, nothing is timed
 
- kernel             engine       answer  distinct  calls
+ kernel             engine       result  distinct  calls
  ───────────────────────────────────────────────────────
  auto               peer:fused   right       1/10     80
  auto               peer:behind  right       1/10     80
