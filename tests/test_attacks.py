@@ -991,7 +991,7 @@ def test_an_attack_ends_in_a_sentence(
         else:
             monkeypatch.chdir(here)
             # What else a user's file is tried with is told by tests/verify/test_test_sets.py.
-            monkeypatch.setattr(Jobs, "nets", lambda self, case, *, every: [])
+            monkeypatch.setattr(Jobs, "test_sets", lambda self, case, *, every: [])
             for key, value in env.items():
                 monkeypatch.setenv(key, value)
             with at_most(one.limit_s or HERE_S):

@@ -48,7 +48,7 @@ class Jobs:
         """The emulator, on which test sets run; None if there is a GPU and no g++."""
         return emulator_beside(self.spec)
 
-    def nets(self, case: Case, *, every: bool) -> list[TestSet]:
+    def test_sets(self, case: Case, *, every: bool) -> list[TestSet]:
         """The test sets of a case in addition to the requested shapes. Kernels of the package have
         none on a GPU, since the tests of the package run them. Without `every`, only the test sets
         for data races."""
@@ -57,23 +57,23 @@ class Jobs:
         if case.kernel.program is not None:
             return list(race_test_sets(case))
         case = replace(case, sms=None)  # test sets are planned for tiny devices
-        nets = list(race_test_sets(case))
+        test_sets = list(race_test_sets(case))
         if every and self.settings.block is None:
-            nets += block_test_sets(case)
+            test_sets += block_test_sets(case)
         any_op = _MENTIONS_OP.search(case.kernel.text)
         if every and self.settings.instead and any_op:
-            nets += operator_test_sets(case)
+            test_sets += operator_test_sets(case)
         if every:
             limits = self.backend.limits()
-            nets += grid_stride_test_sets(case)
-            nets += block_count_test_sets(case, limits, any_block=self.settings.block is None)
-            nets += large_index_test_sets(case)
-        return nets
+            test_sets += grid_stride_test_sets(case)
+            test_sets += block_count_test_sets(case, limits, any_block=self.settings.block is None)
+            test_sets += large_index_test_sets(case)
+        return test_sets
 
-    def of(self, one: Prepared, shapes: Sequence[Shape], nets: Sequence[TestSet]) -> list[Job]:
+    def of(self, one: Prepared, shapes: Sequence[Shape], test_sets: Sequence[TestSet]) -> list[Job]:
         """All jobs of a case, first those of the race-detecting build, which finds deadlocks
         early."""
-        test_jobs = [job for net in nets for job in self._of(one, net)]
+        test_jobs = [job for test_set in test_sets for job in self._of(one, test_set)]
         race_jobs = [job for job in test_jobs if job.spec.hazards]
         other_jobs = [job for job in test_jobs if not job.spec.hazards]
         return [*race_jobs, *self._on_shapes(one, shapes), *other_jobs]
@@ -81,19 +81,19 @@ class Jobs:
     def watched_on_gpu(self, one: Prepared) -> Job | None:
         """The job for compute-sanitizer, on few elements; None if the case supports none of the
         shapes."""
-        net = next(race_test_sets(one.case))
-        plans, refusals = planned(net.case, net.shapes, net.limits)
+        test_set = next(race_test_sets(one.case))
+        plans, refusals = planned(test_set.case, test_set.shapes, test_set.limits)
         few = {shape: plan for shape, plan in plans.items() if shape[0] * shape[1] <= _TOGETHER}
         if not few:
             return None
         spec = replace(self.spec, bare=True)
-        job = self._job(spec, Prepared(net.case, few, refusals, {}))
+        job = self._job(spec, Prepared(test_set.case, few, refusals, {}))
         return self._limited(replace(job, shapes=tuple(few), level="some"))
 
-    def spec_of(self, net: TestSet) -> BackendSpec:
+    def spec_of(self, test_set: TestSet) -> BackendSpec:
         """The backend of a test set."""
         assert self.emulator is not None
-        return replace(self.emulator, hazards=net.watched)
+        return replace(self.emulator, hazards=test_set.watched)
 
     def _on_shapes(self, one: Prepared, shapes: Sequence[Shape]) -> Iterator[Job]:
         supported = [shape for shape in shapes if shape in one.plans]
@@ -109,15 +109,17 @@ class Jobs:
                 job = replace(job, shapes=((n, rows),), level="full" if full else "least")
                 yield self._limited(job)
 
-    def _of(self, one: Prepared, net: TestSet) -> Iterator[Job]:
-        plans, refusals = planned(net.case, net.shapes, net.limits)
+    def _of(self, one: Prepared, test_set: TestSet) -> Iterator[Job]:
+        plans, refusals = planned(test_set.case, test_set.shapes, test_set.limits)
         if plans:
-            job = self._job(self.spec_of(net), Prepared(net.case, plans, refusals, {}))
+            job = self._job(self.spec_of(test_set), Prepared(test_set.case, plans, refusals, {}))
             other = (
-                "one block alone" if net.level == LARGE_INDEX else _difference(net.case, one.case)
+                "one block alone"
+                if test_set.level == LARGE_INDEX
+                else _difference(test_set.case, one.case)
             )
             job = replace(
-                job, shapes=tuple(plans), level=net.level, optional=self.spec.timed,
+                job, shapes=tuple(plans), level=test_set.level, optional=self.spec.timed,
                 label=other,
             )  # fmt: skip
             yield self._limited(job)

@@ -284,7 +284,7 @@ def _with_precondition(
 
 
 def _one_block(case: Case, good: Sequence[Shape]) -> tuple[int, ...]:
-    """The only right size of a program, if it is one block of as many threads; else none."""
+    """(n,) if n alone is correct and the program launches one block of n threads; else ()."""
     program = case.kernel.program
     if program is None or len(good) != 1 or (run := program.run(*good[0])) is None:
         return ()

@@ -248,14 +248,14 @@ def prepare_and_verify_edges(
     too_large = {
         case: skipped("machine", why) for case in runnable if (why := _too_large(session, case))
     }
-    nets = {case: _test_sets(session, case) for case in runnable if case not in too_large}
+    test_sets = {case: _test_sets(session, case) for case in runnable if case not in too_large}
     shapes = {
         case: [*edge_shapes, *((n, settings.rows) for n in settings.sizes_of(case))]
         for case, edge_shapes in edges_of.items()
     }
     small = [case for case in runnable if case not in too_large]
-    prepared, unbuilt = session.prepare(small, shapes, nets, in_workers=True)
-    verified = session.verify(prepared, edges_of, {}, nets=nets, skip_others=True)
+    prepared, unbuilt = session.prepare(small, shapes, test_sets, in_workers=True)
+    verified = session.verify(prepared, edges_of, {}, test_sets=test_sets, skip_others=True)
     if verified.interrupted and not session.interrupted:
         raise KeyboardInterrupt
     verdicts = {case: _size_independent(verdict) for case, verdict in verified.verdicts.items()}
@@ -269,7 +269,7 @@ def _too_large(session: Session, case: Case) -> str | None:
 
 
 def _test_sets(session: Session, case: Case) -> list[TestSet]:
-    return session.jobs.nets(case, every=_is_user_file(case))
+    return session.jobs.test_sets(case, every=_is_user_file(case))
 
 
 def _edges(session: Session, case: Case) -> list[Shape]:

@@ -40,7 +40,7 @@ _INTERRUPTED = "interrupted before it was verified"
 _RESTORED = "overwrites its input, which is restored before each launch"
 
 #: The additional test sets of each case.
-Nets = Mapping[Case, Sequence[TestSet]]
+TestSets = Mapping[Case, Sequence[TestSet]]
 
 
 class Phase(Protocol):
@@ -57,7 +57,7 @@ class VerificationTask:
 
     case: Case
     shapes: tuple[Shape, ...]
-    nets: Sequence[TestSet] = ()
+    test_sets: Sequence[TestSet] = ()
 
 
 _TaskKey = tuple[Case, tuple[Shape, ...]]
@@ -84,7 +84,7 @@ class Session:
         self.jobs = Jobs(backend, spec, settings)
         self.isolation = Isolation()
         self._workspaces = Workspaces(backend)
-        self._ahead: dict[tuple[Case, tuple[Shape, ...]], Verdict] = {}
+        self._ahead: dict[_TaskKey, Verdict] = {}  # verdicts of `verify_ahead`
         self.interrupted = False  # Ctrl-C has ended `verify_ahead`
 
     def close(self) -> None:
@@ -93,10 +93,10 @@ class Session:
         self._workspaces.release()
 
     def prepare(
-        self, cases: Sequence[Case], shapes: Shapes, nets: Nets | None = None, *,
+        self, cases: Sequence[Case], shapes: Shapes, test_sets: TestSets | None = None, *,
         in_workers: bool = False,
     ) -> tuple[list[Prepared], dict[Case, Verdict]]:  # fmt: skip
-        """Plan cases for their shapes, and compile the programs of these plans and of `nets`.
+        """Plan cases for their shapes, and compile the programs of these plans and of `test_sets`.
 
         Returns the compiled cases, and verdicts for those that do not compile or were not compiled
         before the deadline. On the emulator, `in_workers` leaves compiling to the workers."""
@@ -105,7 +105,7 @@ class Session:
         if in_workers and self.backend.traits.isolated:
             return [Prepared(case, *plans[case], {}) for case in cases], {}
         needed = {case: list(taken.values()) for case, (taken, _) in plans.items()}
-        test_set_plans = self._planned_nets(nets or {})
+        test_set_plans = self._planned_test_sets(test_sets or {})
         units = sum(
             len({unit for plan in some for unit in plan.units})
             for planned_here in (needed, *test_set_plans.values()) for some in planned_here.values()
@@ -127,13 +127,13 @@ class Session:
             for case, made in built.items() if not isinstance(made, BuildError)
         ], left  # fmt: skip
 
-    def _planned_nets(self, nets: Nets) -> dict[BackendSpec, dict[Case, list[Plan]]]:
+    def _planned_test_sets(self, test_sets: TestSets) -> dict[BackendSpec, dict[Case, list[Plan]]]:
         """The plans of the test sets on each backend, by case."""
         plans: dict[BackendSpec, dict[Case, list[Plan]]] = {}
-        for net in (net for some in nets.values() for net in some):
-            on = plans.setdefault(self.jobs.spec_of(net), {})
-            taken, _ = planned(net.case, net.shapes, net.limits)
-            on[net.case] = [*on.get(net.case, ()), *taken.values()]
+        for test_set in (test_set for some in test_sets.values() for test_set in some):
+            on = plans.setdefault(self.jobs.spec_of(test_set), {})
+            taken, _ = planned(test_set.case, test_set.shapes, test_set.limits)
+            on[test_set.case] = [*on.get(test_set.case, ()), *taken.values()]
         return plans
 
     def verify(
@@ -142,10 +142,10 @@ class Session:
         shapes: Shapes,
         known: Mapping[Case, Verdict],
         *,
-        nets: Nets | None = None,
+        test_sets: TestSets | None = None,
         skip_others: bool = False,
     ) -> Verified:
-        """Verify cases at their shapes and with the test sets in `nets`.
+        """Verify cases at their shapes and with the test sets in `test_sets`.
 
         Verdicts are combined with those in `known`; cases that failed there are not verified again.
         Cases that the deadline cuts off are skipped. A verdict names shapes that the case does not
@@ -175,7 +175,7 @@ class Session:
                 for case, verdict in chain(
                     known_ahead.items(),
                     self._verify_in_process(in_process, shapes, progress),
-                    self._verify_in_workers(in_workers, shapes, nets or {}, progress),
+                    self._verify_in_workers(in_workers, shapes, test_sets or {}, progress),
                 ):
                     verdicts[case] = combined(verdicts.get(case, RIGHT), verdict)
                     remarks = _remarks(case, shapes[case], refused.get(case))
@@ -220,7 +220,7 @@ class Session:
         self,
         prepared: Sequence[Prepared],
         shapes: Shapes,
-        nets: Nets,
+        test_sets: TestSets,
         progress: Progress,
     ) -> Iterator[tuple[Case, Verdict]]:
         """Yield verdicts of cases that are verified in worker processes. The number of workers is
@@ -231,7 +231,7 @@ class Session:
             if too_large:
                 yield one.case, skipped("machine", too_large)
             else:
-                queues[one.case] = self.jobs.of(one, shapes[one.case], nets.get(one.case, ()))
+                queues[one.case] = self.jobs.of(one, shapes[one.case], test_sets.get(one.case, ()))
         shared, count = self._shared(queues)
         yield from self.isolation.verify(shared, count, self.settings.deadline, _started(progress))
 
@@ -274,7 +274,7 @@ class Session:
             if too_large:
                 self._ahead[key] = skipped("machine", too_large)
             else:
-                queues[key] = self.jobs.of(prepared, task.shapes, task.nets)
+                queues[key] = self.jobs.of(prepared, task.shapes, task.test_sets)
         seconds = {key: sum(map(estimated_s, queue)) for key, queue in queues.items()}
         left: dict[Case, set[_TaskKey]] = {}
         for key in queues:

@@ -135,13 +135,17 @@ def _verify_reduction(
     verdicts = {case: verdict for case, verdict in cases if verdict}
     runnable = [case for case, verdict in cases if verdict is None]
     shapes = {case: _shapes(session, case) for case in runnable}
-    nets = {case: _test_sets(session, case) for case in runnable}
+    test_sets = {case: _test_sets(session, case) for case in runnable}
     prepared: list[Prepared] = []
     interrupted = False
     try:
-        prepared, unbuilt = session.prepare(runnable, shapes, nets, in_workers=True)
+        prepared, unbuilt = session.prepare(runnable, shapes, test_sets, in_workers=True)
         outcome = session.verify(
-            prepared, shapes, verdicts | unbuilt, nets=nets, skip_others=not settings.sizes
+            prepared,
+            shapes,
+            verdicts | unbuilt,
+            test_sets=test_sets,
+            skip_others=not settings.sizes,
         )
         verdicts, interrupted = dict(outcome.verdicts), outcome.interrupted
         if not settings.sizes:
@@ -220,7 +224,7 @@ def _sizes(shapes: Mapping[Case, Sequence[Shape]], settings: Settings) -> list[i
 
 
 def _test_sets(session: Session, case: Case) -> list[TestSet]:
-    return session.jobs.nets(case, every=not session.settings.sizes)
+    return session.jobs.test_sets(case, every=not session.settings.sizes)
 
 
 def _shapes(session: Session, case: Case) -> Sequence[Shape]:

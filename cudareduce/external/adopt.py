@@ -339,7 +339,7 @@ class _Attempt:
         return parts[-1].data if len(parts) == 1 and roles.other is None else None
 
     def is_largest(self, run: Run) -> bool:
-        """True if a launch with more elements lacks shared memory."""
+        """True if more elements than in this run need more shared memory than a block can have."""
         return any(
             segment.recording.is_largest
             for known, segment in self.segments.items() if known.n == run.n

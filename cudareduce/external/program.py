@@ -229,7 +229,7 @@ class _Names:
                 yield CopyStep(self.address(target, to), self.address(source, start), nbytes)
 
     def _pointers(self, data: bytes) -> tuple[tuple[int, Address], ...]:
-        """The addresses of buffers in what the host copies: tables of pointers."""
+        """The pointers into buffers within data that the host copies, each with its byte offset."""
         found = []
         for at in range(0, len(data) - _ADDRESS_BYTES + 1, _ADDRESS_BYTES):
             word = int.from_bytes(data[at : at + _ADDRESS_BYTES], "little")

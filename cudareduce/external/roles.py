@@ -189,8 +189,8 @@ def _with_shared_reads(found: list[Segment]) -> list[Segment]:
 
 
 def _pointers(launch: Launch) -> Iterator[tuple[Pointer, bool]]:
-    """The pointers into buffers that a launch gets, those inside structs too, and whether the
-    kernel takes them as pointers to const."""
+    """The buffer pointers among the arguments of a launch, also inside structs, each with True if
+    the kernel's parameter is a pointer to const."""
     types = [cpp for _, cpp in launch.parameters] + [""] * len(launch.arguments)
     for argument, cpp in zip(launch.arguments, types, strict=False):
         inner = argument.pointers if isinstance(argument, Scalar) else ((0, argument),)

@@ -51,7 +51,7 @@ class Scale:
     power: int
 
     def number(self, elements: int) -> int:
-        """The number for which there are about so many elements."""
+        """The argument of the host code that gives about this many elements."""
         quotient = max(1, round(elements / self.factor))
         return quotient if self.power == 1 else max(1, isqrt(quotient))
 

@@ -44,8 +44,8 @@ def budget(seconds: float) -> Deadline:
 
 
 def next_deadline(deadline: Deadline, left: int) -> Deadline:
-    """The deadline for the next of `left` kernels: of many the first get a third of the remaining
-    time, so that some are decided."""
+    """The deadline for the next of `left` kernels of a file. It is never less than a third of the
+    remaining time: of many kernels, some are then decided."""
     return deadline.share(min(left, _MOST_SHARES))
 
 

@@ -501,9 +501,9 @@ class _OddMultiples:
 def _exact_mapped(
     reduction: Reduction, n: int, rows: int, rng: np.random.Generator, places: np.random.Generator
 ) -> Array:
-    """Elements of one input such that sums of transformed values are exact, with as many digits as
-    possible; +-1 if no choice is known to be exact. Both inputs are 0 at the same `places`, so that
-    a transform of their difference is 0 there, too."""
+    """One input whose transformed values are summed without rounding. Elements have as many digits
+    as this allows; they are +-1 if no choice is known to be exact. `places` is the generator of the
+    indices that are 0: with the same one, two inputs are 0 at the same indices."""
     limit = 2.0 ** digits(reduction.stored or reduction.acc) / _SAFETY
     sizes = _transformed_sizes(reduction).items()
     fits = (elements for elements, units in sizes if n * units <= limit)

@@ -175,7 +175,8 @@ def update_readme(path: Path, tables: Tables = sections) -> tuple[str, str]:
 
 
 def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str:
-    """The markers of a number with its current value between them, with three digits."""
+    """The replacement for a marked number: both markers, and between them the value in the result
+    file, rounded to three digits."""
     run = load(path.parent / found["file"])
 
     def field_of(kernel: str) -> float:

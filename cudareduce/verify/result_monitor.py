@@ -336,7 +336,8 @@ class OwnBuffers(Generic[Key]):
         return list(zip(self._owners, self._digests(), strict=True))
 
     def restored_owner(self, before: list[tuple[Key, int]], by: Key) -> Key | None:
-        """The owner of buffers that another call has changed, None if none; they are restored."""
+        """Restore buffers that the call `by` changed but does not own. Returns the first owner,
+        None if nothing changed."""
         now = zip(before, self.hashes(), strict=True)
         changed = {old[0]: None for old, new in now if old != new and old[0] != by}
         for key in changed:

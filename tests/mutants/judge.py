@@ -75,10 +75,10 @@ class Judge:
         case = Case(kernel, reduction, kernel.block, kernel.items)
         shapes = edges(case, DEFAULT_LIMITS)
         prepared = Prepared(case, *planned(case, shapes, DEFAULT_LIMITS), {})
-        nets = self.jobs.nets(case, every=True)
+        test_sets = self.jobs.test_sets(case, every=True)
         return [
             replace(job, limit_s=self.limit_s, spec=replace(job.spec, threads=1))
-            for job in self.jobs.of(prepared, shapes, nets)
+            for job in self.jobs.of(prepared, shapes, test_sets)
         ]
 
     def _run(self, queues: Mapping[Case, Sequence[Job]]) -> Iterator[tuple[Case, Verdict]]:

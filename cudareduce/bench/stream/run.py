@@ -154,7 +154,8 @@ class Runs:
         self._count = 0
 
     def run(self, timed: TimedBackend | None) -> float:
-        """Run and judge; microseconds, 0 on a backend without times. Raises KernelFault."""
+        """Stream the array once and judge its result. Returns microseconds, 0 on a backend without
+        timers. Raises KernelFault."""
         self._mode.poison()
         start, end = self._mode.run()
         parts, whole = self._mode.results()  # waits for the last launch, and so for all copies
