@@ -445,7 +445,7 @@ FILES = [
     row("file-aborts", MINE, (2, 3), "abort|SIGABRT|ended|mine", apart=True, long=True,
         files={"mine.cu": kernel(before=HOST + STARTS.format("abort();"))}),
     row("file-never-starts", f"{MINE} --time-limit 2", (2, 4), "2 s|time-limit|mine", apart=True,
-        limit_s=20,
+        limit_s=60,
         files={"mine.cu": kernel(before=STARTS.format("for (volatile int k = 0;;) k = k + 1;"))}),
     row("foreign-entry", f"{MINE} --entry nobody", 2, "theirs", files={"mine.cu": FOREIGN}),
     row("foreign-entry-empty", [*MINE.split(), "--entry", ""], 2, "--entry|theirs",
@@ -571,7 +571,7 @@ OPERATORS = [
     row("expr-null", own("a + b + *(volatile int *)0"), (2, 3), "--op-expr", apart=True),
     row("expr-endless", own("({ for (volatile int k = 0;;) k = k + 1; a + b; })", "0",
         "--time-limit", "2"),
-        (2, 3), "--op-expr|time-limit", apart=True, limit_s=20),
+        (2, 3), "--op-expr|time-limit", apart=True, limit_s=60),
     row("expr-injection", own("a); exit(0); (b"), (2, 3), "--op-expr|identity", apart=True,
         long=True),
 ]  # fmt: skip
@@ -597,7 +597,7 @@ COMPILERS += [
         env=PATH),
     row("compiler-hangs", f"{RUN} --no-cache --time-limit 2", (2, 6), "g++",
         setup=compiler("exec sleep 1000"),
-        env=PATH, limit_s=20),
+        env=PATH, limit_s=60),
 ]  # fmt: skip
 
 

@@ -58,13 +58,13 @@ def program() -> Program:
     return Program((TEXT,), kernels, variables, (run(100), run(7)), "float32")
 
 
-def test_a_recorded_sequence_runs_as_recorded(program: Program, tmp_path: Path) -> None:
+def test_a_recorded_sequence_runs_as_recorded(program: Program, cache: Path) -> None:
     kernel = Kernel(
         id="add", path=Path("add.cu"), family="user", text=TEXT, title="", change="", scope="grid",
         grid="one", walk="element", finish="none", block=32, blocks=(32,), program=program,
     )  # fmt: skip
     case = Case(kernel, reduction_of("sum", "float32"), 32, 1)
-    with CpuBackend(cache=tmp_path, hazards=True) as cpu:
+    with CpuBackend(cache=cache, hazards=True) as cpu:
         for n in (7, 100, 100):
             plan = case.plan(n)
             programs = programs_of(cpu, {case: plan})[case]

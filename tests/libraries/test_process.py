@@ -168,7 +168,7 @@ def test_processes_that_a_library_starts_are_ended(registry: Registry, cache: Pa
         outcome = processes.outcome(asked, Deadline(), lambda: None)
         assert outcome.results["spawns"].verdict.outcome == "pass"
         assert helpers()
-    ends = monotonic() + 30
+    ends = monotonic() + 120
     while helpers():  # of the process that crashed beside it, too
         assert monotonic() < ends
         sleep(0.05)
@@ -197,7 +197,7 @@ def test_verification_ends_at_the_deadline(
     outcome = processes.outcome(job(registry, cache, name, rounds=0), Deadline(3.0), lambda: None)
     [reason] = reasons(outcome).values()
     assert reason == "skip: --max-time was spent before it was verified"
-    assert monotonic() - began < 20  # and 40 inputs of a second each
+    assert monotonic() - began < 35  # and 40 inputs of a second each
 
 
 @pytest.mark.slow

@@ -225,8 +225,8 @@ def test_libraries(beside: Call) -> None:
 @pytest.mark.slow
 def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are rows, and the others are revealed all the same."""
-    monkeypatch.setattr("cudareduce.analysis.reveal.session._GRACE_S", 0.9)
-    code, out, _ = beside("FAULTY", "cub", "--time-limit", "0.1")
+    monkeypatch.setattr("cudareduce.analysis.reveal.session._GRACE_S", 4.0)
+    code, out, _ = beside("FAULTY", "cub", "--time-limit", "1")
     rows, said = rows_of(out), " ".join(out.split())
     assert code == 3
     assert rows["peer:cub:fine"][2] == "fixed"
@@ -235,7 +235,7 @@ def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch)
     ends = "cannot be imported (ends its process with code 3): pip install -U fake"
     assert f"peer:cub:exits, n = 40: skipped, {ends}" in said
     assert "peer:cub:none, n = 40: WRONG: it returns 0 results, not 1" in said
-    silent = "within 0.1 s, nor in 0.9 more: it hangs, or needs a longer --time-limit"
+    silent = "within 1 s, nor in 4 more: it hangs, or needs a longer --time-limit"
     assert f"peer:cub:hangs, n = 40: WRONG: no result {silent}" in said
     assert f"peer:cub:waits, n = 40: skipped, no first result {silent}" in said
     assert "peer:cub:garbles, n = 40: WRONG: its process sent an invalid message" in said
