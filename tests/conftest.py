@@ -172,8 +172,8 @@ def cache(run_folder: Path, keeping_path: str, kept_libraries: Path) -> Iterator
     """Compiled kernels, shared by the processes of a parallel run. What an earlier run has made is
     linked to, and what is new is kept for the next."""
     fork_server()  # now: it keeps the environment it starts in, and some tests take g++ out of it
-    folder = run_folder / "compiled"
-    folder.mkdir(exist_ok=True)
+    folder = run_folder / "home" / "cudareduce"
+    folder.mkdir(parents=True, exist_ok=True)
     with (
         (folder / "lock").open("w") as lock,
         suppress(EnvironmentProblem),
@@ -225,7 +225,7 @@ def cudareduce(
     capfd: pytest.CaptureFixture[str], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line here: exit code, standard output, standard error."""
-    monkeypatch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
     monkeypatch.setattr("cudareduce.launch.auto.table.user_folder", lambda: cache / "no-tables")
 
     def call(*arguments: object) -> tuple[int, str, str]:

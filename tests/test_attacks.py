@@ -1080,13 +1080,19 @@ def test_each_command_shows_an_example() -> None:
     assert {name.rpartition("-")[0] for name in EXAMPLES} == set(cli.commands)
 
 
-#: Examples that start ranks, or compile every kernel of a suite with nvcc.
-_LONG = ("collective-0", "collective-1", "collective-2", "profile-2")
+#: Examples that start ranks and compile all their kernels, or every kernel of a suite with nvcc.
+_LONG, _SLOW = ("collective-2",), ("collective-0", "collective-1", "profile-2")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in _LONG)) for name in EXAMPLES],
+    [
+        pytest.param(
+            name,
+            marks=[pytest.mark.long] * (name in _LONG) + [pytest.mark.slow] * (name in _SLOW),
+        )
+        for name in EXAMPLES
+    ],
 )
 def test_the_examples_of_a_command_work(
     name: str, cudareduce: Call, tmp_path: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from cudareduce.backends.selection import default_cache
 from cudareduce.catalog.front_matter import SOURCES, TECHNIQUES
 from cudareduce.catalog.kernel import Kernel, diff
 from cudareduce.catalog.registry import PREFIX, Choice, Registry, load_registry, steps_of
@@ -306,9 +307,10 @@ def show(request: ShowRequest) -> int:
 
 def _kernel(registry: Registry, name: str, files: FileOptions) -> Kernel:
     """The kernel with this name or in this file. Raises UsageError unless there is exactly one."""
-    found = registry.choose(
-        [name], ExternalFiles(files.with_shape(), lambda words: None, sizes=_RECORDED)
+    take = ExternalFiles(
+        files.with_shape(), lambda words: None, cache=default_cache(), sizes=_RECORDED
     )
+    found = registry.choose([name], take)
     if len(found) != 1 and name.endswith(SOURCES):
         entries = ", ".join(choice.kernel.entry for choice in found)
         raise UsageError(f"{name} has {len(found)} kernels; name one with --entry: {entries}")

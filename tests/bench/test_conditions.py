@@ -75,7 +75,9 @@ def test_sizes_only_takes_sizes(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("nan", "code"), [("propagate", 3), ("drop", 0)])
+@pytest.mark.parametrize(
+    ("nan", "code"), [pytest.param("propagate", 3, marks=pytest.mark.slow), ("drop", 0)]
+)
 def test_the_convention_for_nan(cudareduce: Call, nan: str, code: int) -> None:
     ask = ("verify", MAXIMUM, "--n", 1000, "--backend", "cpu", "--quiet", "--nan", nan)
     done, out, _ = cudareduce(*ask)

@@ -77,7 +77,7 @@ def test_kernels_of_a_folder_of_ones_own_are_foreign(folder: Path, registry: Reg
 
 @pytest.mark.long
 def test_a_file_is_foreign_wherever_it_lies(
-    folder: Path, tmp_path: Path, registry: Registry
+    folder: Path, tmp_path: Path, registry: Registry, cache: Path
 ) -> None:
     bare = tmp_path / "bare.cu"
     bare.write_text(BARE)
@@ -85,7 +85,7 @@ def test_a_file_is_foreign_wherever_it_lies(
     copy = shutil.copy(own, tmp_path)
     names = [str(path) for path in (folder / "mine.cu", copy, own, bare)]
     choices = registry.choose(names[:2])
-    take = ExternalFiles(LaunchOptions(), lambda _: None)
+    take = ExternalFiles(LaunchOptions(), lambda _: None, cache=cache)
     choices += registry.choose(names[2:], take)
     assert [choice.kernel.id for choice in choices] == [
         "mine", str(copy), "reduce_v7_shuffle", "bare",

@@ -342,8 +342,8 @@ def test_a_kernel_that_faults_does_not_end_the_run(cudareduce: Call, mine: Path)
     assert "reduce_v7_shuffle       1       1   right" in out
 
 
-@pytest.mark.long
-def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_sizes_that_are_done(tmp_path: Path) -> None:
     target = tmp_path / "run.json"
     command = [sys.executable, "-m", "cudareduce", "bench", "fastcuda", "--n", "1000,2^27",
                "--json", str(target), "--backend", "cpu"]  # fmt: skip

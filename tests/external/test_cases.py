@@ -59,9 +59,9 @@ def test_the_verdict(cudareduce: Call, name: str) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not list(installed("nvcc")), reason="nvcc was not found")
 @pytest.mark.parametrize("name", ["pointer_alias", "second_launch_of_its_own"])
-def test_nvcc_makes_every_kernel_of_a_program(name: str, tmp_path: Path) -> None:
+def test_nvcc_makes_every_kernel_of_a_program(name: str, cache: Path, tmp_path: Path) -> None:
     path = CASES / f"{name}.cu"
-    adopt = ExternalFiles(LaunchOptions(), lambda _: None, (), tmp_path)
+    adopt = ExternalFiles(LaunchOptions(), lambda _: None, (), cache)
     for kernel in adopt(path, path.read_text()):
         assert kernel.program is not None
         symbols = kernel_symbols(cubin_of(kernel, tmp_path))

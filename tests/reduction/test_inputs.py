@@ -184,7 +184,7 @@ def test_a_lost_element_shows_in_a_16_bit_result(stored: str, n: int) -> None:
     [
         *product((PRODUCT, SQUARE, Map("fabs(a)"), DISTANCE), (1, 1025, 2**20), FLOATS),
         (PRODUCT, 2**22 + 1, "float32"), (SQUARE, 2**22 + 1, "float32"),
-        pytest.param(DISTANCE, 2**25, "float32", marks=pytest.mark.long),
+        pytest.param(DISTANCE, 2**25, "float32", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_transformed_exact_elements_add_up_without_rounding(
