@@ -52,6 +52,7 @@ from cudareduce.compare.verdicts import (
     Rules,
     apply_drift,
     compare,
+    require_evidence,
 )
 from cudareduce.distributions import binomial_upper_limit
 from cudareduce.errors import UsageError, worst_exit_code
@@ -257,7 +258,7 @@ def compare_runs(request: CompareRequest, registry: Registry) -> Report:
         )
     thresholds = thresholds_of(request.judging, registry, [*old.records, *new.records])
     rules, notes = rules_between(old, new, thresholds, request.judging)
-    rows = compare(old.records, new.records, rules)
+    rows = require_evidence(compare(old.records, new.records, rules), rules)
     return Report(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
         head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,

@@ -135,7 +135,7 @@ def row_code(row: Row, judging: Judging) -> int:
         case "GONE":
             return 0 if judging.allow_gone else 1
         case "UNCERTAIN":
-            return 4 if judging.strict else 0
+            return 4 if judging.strict or row.unproven_slowdown else 0
         case _:
             return 0
 
@@ -432,9 +432,7 @@ def power_notes(rows: Sequence[Row], rules: Rules) -> list[str]:
     """The smallest slowdown found with 95 % probability: of the median row and of the noisiest."""
     judged = [row for row in rows if not (rules.same_code and row.same_code)] or rows
     slowdowns = sorted(
-        detectable_slowdown(row.change.half_width, max(
-            row.threshold, expm1(row.taken_out.scatter) if row.taken_out else 0.0
-        ))
+        detectable_slowdown(row.change.half_width, row.threshold)
         for row in judged if row.change and row.threshold
     )  # fmt: skip
     if not slowdowns:

@@ -228,6 +228,22 @@ def widened(
     return changed
 
 
+#: Degrees of freedom of the scatter from the shortest half, as a share of those of the standard
+#: deviation: 0.37 for many values (that of the median deviation), less for few.
+SHORTEST_HALF_EFFICIENCY = 0.3
+
+
+def shortest_half(values: Sequence[float]) -> tuple[float, float]:
+    """The middle of the shortest interval that holds more than half of the values, and the standard
+    deviation of a normal distribution with such a half (Rousseeuw and Leroy, Robust Regression and
+    Outlier Detection, 1987). The other values have no influence."""
+    ordered = np.sort(values)
+    held = len(ordered) // 2 + 1
+    first, last = ordered[: len(ordered) - held + 1], ordered[held - 1 :]
+    k = int(np.argmin(last - first))
+    return float(first[k] + last[k]) / 2, _NORMAL * float(last[k] - first[k]) / 2
+
+
 def detectable_slowdown(half_width: float, threshold: float) -> float:
     """The smallest relative slowdown that is detected with 95 % probability by intervals of this
     half width: the estimate must exceed the threshold and the interval exclude no change."""

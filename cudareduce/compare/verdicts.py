@@ -7,6 +7,7 @@ The control group, kernels with identical machine code and launch, measures the 
 driver, other processes and card. Its median change is subtracted from the other rows, and the
 scatter of its changes, as far as their rounds do not explain it, widens the other intervals. If the
 median is beyond the threshold itself, the machine has drifted and no row is SLOWER or FASTER.
+`require_evidence` judges two files without a control group.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, expm1, hypot, log, log1p, sqrt
+from math import exp, expm1, hypot, inf, log, log1p, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ from cudareduce.compare.statistics import (
     CONFIDENCE,
     HALF_WIDTH,
     MIN_ROUNDS,
+    SHORTEST_HALF_EFFICIENCY,
     Change,
     changes,
+    shortest_half,
     widened,
 )
 from cudareduce.distributions import student_quantile
@@ -41,7 +44,10 @@ MEANINGS = {
         "confirms it", "yes",
     ),
     "GONE": ("the kernel is only in the baseline", "unless `--allow-gone`"),
-    "UNCERTAIN": ("anything else; the reason is printed", "with `--strict`"),
+    "UNCERTAIN": (
+        "anything else; the reason is printed",
+        "with `--strict`, or if `compare` has no unchanged kernels and a slowdown may be drift",
+    ),
     "NEW": ("the kernel is not in the baseline", "no"),
     "FASTER": ("as SLOWER in the other direction, without a second run", "no"),
     "SAME": (
@@ -60,8 +66,12 @@ _REACHES = "the interval reaches beyond the threshold"
 _NOISY = "the rounds are too noisy to tell the change from none"
 _ALONE = "the machine code is as it was, and its time is not"
 _MACHINE = "the machine has changed"
+_NO_CONTROLS = "no unchanged kernels show the drift between these runs"
+_REMEDY = "use check, or bench three unchanged kernels too"
 #: The least number of members of a control group.
 FEWEST = 3
+#: Standard error of a median over that of a mean.
+_MEDIAN_ERROR = sqrt(pi / 2)
 #: No kernel reads at more than this percentage of the ceiling: the best reach 100 on an H200.
 _OVER_CEILING = 105.0
 #: Below this percentage of peak bandwidth launch overhead dominates.
@@ -89,12 +99,18 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """How `count` kernels with identical code moved: the median logarithm of new over old, and the
-    95 % quantile of the deviation from it. `what` describes members that are not kernels."""
+    """How `count` kernels with identical machine code moved between two runs.
+
+    All figures are logarithms of new over old. `moved` is the median change, `error` its standard
+    error. `deviation` is the standard deviation between kernels that their rounds do not explain,
+    with `freedom` degrees of freedom. `what` describes members that are not kernels.
+    """
 
     count: int
     moved: float
-    scatter: float
+    error: float
+    deviation: float = 0.0
+    freedom: int = 2
     what: str = ""
 
     @property
@@ -104,48 +120,21 @@ class ControlGroup:
         return f"{what} became {100 * abs(expm1(self.moved)):.1f} % {how}"
 
     @property
-    def doubt(self) -> float:
-        """Standard error of the median, as a logarithm."""
-        return float(self.scatter / np.sqrt(self.count))
+    def half_width(self) -> float:
+        """Half width of the prediction interval for the shift of one more kernel (Higgins, Thompson
+        and Spiegelhalter, JRSS A 172, 2009)."""
+        quantile = student_quantile((1 - CONFIDENCE) / 2, self.freedom)
+        return quantile * hypot(self.deviation, self.error)
 
-
-@dataclass(frozen=True, slots=True)
-class BetweenKernels:
-    """The between-kernel standard deviation of changes of identical code, as a logarithm, and its
-    degrees of freedom: the component of variance that rounds do not show.
-
-    The squares within sizes less those that the rounds explain, over the degrees of freedom
-    (Cochran, Biometrics 10, 1954). A kernel has one shift at all sizes, so the degrees of freedom
-    for the interval count kernels.
-    """
-
-    deviation: float = 0.0
-    freedom: int = 1
-
-    @property
-    def half(self) -> float:
-        """Half width of the interval for the shift of one more kernel (a prediction interval:
-        Higgins, Thompson and Spiegelhalter, JRSS A 172, 2009)."""
-        if not self.deviation:
-            return 0.0
-        return self.deviation * student_quantile((1 - CONFIDENCE) / 2, self.freedom)
-
-    @property
-    def text(self) -> str:
-        moved = f"{100 * expm1(self.deviation):.1f} %"
-        return (
-            f"changes of unchanged kernels scatter by {moved} (standard deviation) between these "
-            "runs: measure both again"
-        )
-
-    def widened(self, change: Change) -> Change:
-        """A change of another kernel with this scatter in its interval: half widths add as squares
-        (Zou and Donner, Statistics in Medicine 27, 2008)."""
-        if not self.half:
-            return change
+    def subtracted_from(self, change: Change) -> Change:
+        """A change of another kernel without the group's shift. The half widths add as squares (Zou
+        and Donner, Statistics in Medicine 27, 2008)."""
+        ratio = change.ratio * exp(-self.moved)
         below, above = log(change.ratio / change.low), log(change.high / change.ratio)
-        low = change.ratio * exp(-hypot(below, self.half))
-        return replace(change, low=low, high=change.ratio * exp(hypot(above, self.half)))
+        low = ratio * exp(-hypot(below, self.half_width))
+        return replace(
+            change, ratio=ratio, low=low, high=ratio * exp(hypot(above, self.half_width))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +162,12 @@ class Row:
     def in_doubt(self) -> bool:
         """True if the row is UNCERTAIN and a longer measurement may decide it."""
         return self.verdict == "UNCERTAIN" and self.reason.startswith((_REACHES, _NOISY, _ALONE))
+
+    @property
+    def unproven_slowdown(self) -> bool:
+        """True if the row would be SLOWER if the files had a control group."""
+        slower = self.change is not None and self.change.ratio > 1
+        return slower and self.verdict == "UNCERTAIN" and self.reason.startswith(_NO_CONTROLS)
 
     @property
     def same_code(self) -> bool:
@@ -236,28 +231,23 @@ def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[
     known = {(id(a), id(b)): change for (a, b), change in zip(timed, moved, strict=True)}
     rows = [_row(a, b, known.get((id(a), id(b))), rules) for a, b in pairs]
     groups, drifted = _control_groups(rows, rules), machine(rows, rules) is not None
-    between = _between_kernels(rows) if groups else BetweenKernels()
-    return apply_drift(
-        [
-            _with_control_group(
-                row, groups.get(row.record.n, groups.get(None)), between, drifted, rules
-            )
-            for row in rows
-        ],
-        rules,
-    )
+    adjusted = [
+        _with_control_group(row, groups.get(row.record.n, groups.get(None)), drifted, rules)
+        for row in rows
+    ]
+    return apply_drift(adjusted, rules)
 
 
 def machine(rows: Sequence[Row], rules: Rules) -> ControlGroup | None:
     """The control group, or the links between GPUs, that moved furthest if it moved beyond the
-    threshold plus its standard error in any measurement that decided a row. None on another model,
-    where identical code reaches another share of the ceiling."""
+    threshold plus twice its standard error in any measurement that decided a row. None on another
+    model, where identical code reaches another share of the ceiling."""
     if rules.other_model:
         return None
     subtracted = [row.taken_out for row in rows if row.taken_out]
     groups = [*_control_groups(rows, rules).values(), *subtracted, *_link_change(rows, rules)]
     limit = log1p(rules.thresholds.default)
-    drifted = [group for group in groups if abs(group.moved) - group.doubt > limit]
+    drifted = [group for group in groups if abs(group.moved) - 2 * group.error > limit]
     return max(drifted, key=lambda group: abs(group.moved), default=None)
 
 
@@ -274,13 +264,31 @@ def apply_drift(rows: Sequence[Row], rules: Rules) -> list[Row]:
 
 def _control_groups(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, ControlGroup]:
     """The control group of each size that has enough members, and of all sizes together under None;
-    none if identical code is compared by its times."""
-    by_size: dict[int | None, list[float]] = {}
-    for row in rows:
-        if rules.same_code and row.same_code and row.change:
-            for size in (row.record.n, None):
-                by_size.setdefault(size, []).append(log(row.change.ratio))
-    return {n: _group(moves) for n, moves in by_size.items() if len(moves) >= FEWEST}
+    none if identical code is compared by its times.
+
+    The deviation between kernels is pooled over sizes: the squares within sizes less those that the
+    rounds explain, over the degrees of freedom (Cochran, Biometrics 10, 1954). A kernel has one
+    shift at all sizes, so the degrees of freedom of the interval count kernels.
+    """
+    members = [row for row in rows if rules.same_code and row.same_code and row.change]
+    by_size: dict[int | None, list[Change]] = {}
+    for row in members:
+        assert row.change is not None
+        by_size.setdefault(row.record.n, []).append(row.change)
+    squares, freedom = 0.0, 0
+    for changes_of_size in by_size.values():
+        moves = np.log([change.ratio for change in changes_of_size])
+        errors = np.log1p([change.half_width for change in changes_of_size]) / HALF_WIDTH
+        own = len(changes_of_size) - 1
+        squares += len(changes_of_size) * float(moves.var()) - own * float((errors**2).mean())
+        freedom += own
+    deviation = sqrt(max(squares / max(freedom, 1), 0.0))
+    kernels = len({(row.record.kernel, row.record.engine) for row in members})
+    by_size[None] = [change for some in by_size.values() for change in some]
+    return {
+        n: _group([log(change.ratio) for change in some], deviation, max(kernels - 1, 2))
+        for n, some in by_size.items() if len(some) >= FEWEST
+    }  # fmt: skip
 
 
 def _link_change(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
@@ -291,37 +299,18 @@ def _link_change(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
         for row in rows if row.old and row.new and not rules.shares
         if (before := row.old.link_gb_s) and (after := row.new.link_gb_s)
     }  # fmt: skip
-    return [_group(sorted(moves), "the links between GPUs")] if moves else []
+    return [_group(sorted(moves), what="the links between GPUs")] if moves else []
 
 
-def _group(moves: Sequence[float], what: str = "") -> ControlGroup:
-    middle = float(np.median(moves))
-    scatter = float(np.quantile(np.abs(np.array(moves) - middle), 0.95))
-    return ControlGroup(len(moves), middle, scatter, what)
+def _group(
+    moves: Sequence[float], deviation: float = 0.0, freedom: int = 2, what: str = ""
+) -> ControlGroup:
+    count = len(moves)
+    error = _MEDIAN_ERROR * float(np.std(moves, ddof=1)) / sqrt(count) if count > 1 else 0.0
+    return ControlGroup(count, float(np.median(moves)), error, deviation, freedom, what)
 
 
-def _between_kernels(rows: Iterable[Row]) -> BetweenKernels:
-    """How much changes of identical code differ beyond what their rounds explain."""
-    by_size: dict[int, list[Change]] = {}
-    kernels = set[tuple[str, str | None]]()
-    for row in rows:
-        if row.same_code and row.change:
-            by_size.setdefault(row.record.n, []).append(row.change)
-            kernels.add((row.record.kernel, row.record.engine))
-    squares, freedom = 0.0, 0
-    for members in by_size.values():
-        moves = np.log([change.ratio for change in members])
-        errors = np.log1p([change.half_width for change in members]) / HALF_WIDTH
-        own = len(members) - 1
-        squares += len(members) * float(moves.var()) - own * float((errors**2).mean())
-        freedom += own
-    deviation = sqrt(max(squares / max(freedom, 1), 0.0))
-    return BetweenKernels(deviation, max(len(kernels) - 1, 2))
-
-
-def _with_control_group(
-    row: Row, control: ControlGroup | None, between: BetweenKernels, drifted: bool, rules: Rules
-) -> Row:
+def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, rules: Rules) -> Row:
     """The row after the shift of the control group is subtracted. A row with identical code is
     UNCERTAIN if it alone moved, with its whole interval, beyond its threshold."""
     old, new, change, threshold = row.old, row.new, row.change, row.threshold
@@ -336,21 +325,51 @@ def _with_control_group(
         return row
     if control is None:
         return row
-    by, doubt = exp(-control.moved), exp(control.doubt)
-    scatters = between.half > log1p(change.half_width)
-    change = between.widened(change)
-    change = replace(
-        change, ratio=change.ratio * by, low=change.low * by / doubt, high=change.high * by * doubt
-    )
+    scatters = control.half_width > log1p(change.half_width)
+    change = control.subtracted_from(change)
     verdict, reason = _judge(old, new, change, threshold, rules)
     if scatters and reason.startswith((_NOISY, _REACHES)):
-        reason = between.text
-    beyond = verdict in ("SLOWER", "FASTER") or reason == between.text
-    if beyond and log1p(threshold) < abs(log(change.ratio)) <= control.scatter:
-        verdict, noise = "UNCERTAIN", f"{100 * expm1(control.scatter):.1f} %"
-        reason = f"identical code of this size moved by up to {noise} in these runs"
+        reason = (
+            f"changes of unchanged kernels scatter by {100 * expm1(control.deviation):.1f} % "
+            "(standard deviation) between these runs: measure both again"
+        )
     reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
     return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
+
+
+def require_evidence(rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """The rows of two files, with SLOWER and FASTER replaced by UNCERTAIN where drift between the
+    runs could explain the change.
+
+    With a control group, drift is already subtracted. Otherwise the changes of all kernels must
+    show it: half of them give a common shift and a scatter that slower kernels do not influence. A
+    change counts if it differs from the common shift by more than its own interval and the scatter
+    that rounds do not explain.
+    """
+    if _control_groups(rows, rules):
+        return list(rows)
+    known = [(row.record, row.change) for row in rows if row.change]
+    kernels = len({(record.kernel, record.engine) for record, _ in known})
+    if kernels < FEWEST:
+        reason = f"{_NO_CONTROLS}, and {counted(kernels, 'kernel')} cannot: {_REMEDY}"
+        common, drift = 0.0, inf
+    else:
+        common, scatter = shortest_half([log(change.ratio) for _, change in known])
+        error = float(np.median([log1p(change.half_width) for _, change in known])) / HALF_WIDTH
+        deviation = sqrt(max(scatter**2 - error**2, 0.0))
+        freedom = SHORTEST_HALF_EFFICIENCY * (kernels - 1)
+        drift = deviation * student_quantile((1 - CONFIDENCE) / 2, freedom)
+        reason = (
+            f"{_NO_CONTROLS}, and half of all kernels moved by {100 * expm1(common):+.1f} % "
+            f"(scatter {100 * expm1(deviation):.1f} %): {_REMEDY}"
+        )
+    return [
+        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (reason, row.reason))))
+        if row.verdict in ("SLOWER", "FASTER") and row.change
+        and abs(log(row.change.ratio) - common) <= hypot(drift, log1p(row.change.half_width))
+        else row
+        for row in rows
+    ]  # fmt: skip
 
 
 def _is_empty(old: Record | None, new: Record | None) -> bool:

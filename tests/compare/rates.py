@@ -24,7 +24,7 @@ from cudareduce.compare import statistics
 from cudareduce.compare.check import confirm_rows
 from cudareduce.compare.request import Thresholds
 from cudareduce.compare.statistics import CONFIDENCE, shift_by_ranks
-from cudareduce.compare.verdicts import Rules, compare
+from cudareduce.compare.verdicts import Rules, compare, require_evidence
 from cudareduce.results.record import Record
 from tests.simulate import record
 
@@ -269,7 +269,8 @@ def run_rates(
         old_logs, new_logs, again = make(rng), make(rng), make(rng)
         old = run_records(old_logs, "old", controls)
         rows = compare(old, run_records(new_logs, "new", controls), rules)
-        counts.update(row.verdict for row in rows if not row.same_code)
+        judged = require_evidence(rows, rules)
+        counts.update(row.verdict for row in judged if not row.same_code)
         if any(row.verdict == "SLOWER" for row in rows):
             second = compare(old, run_records(again, "new", controls), rules)
             agreed = confirm_rows(rows, second, rules)
@@ -277,16 +278,17 @@ def run_rates(
         for by in slowdowns:
             slow = new_logs.copy()
             slow[controls::3] += log1p(by)  # a third of the changed kernels
-            judged = compare(old, run_records(slow, "new", controls), rules)
+            slow_rows = compare(old, run_records(slow, "new", controls), rules)
+            judged = require_evidence(slow_rows, rules)
             at = {f"k{k}" for k in range(controls, _KERNELS, 3)}
             counts[f"found {by}"] += sum(
                 row.verdict == "SLOWER" for row in judged if row.record.kernel in at
             )
-    slow_rows = len(range(controls, _KERNELS, 3)) * _SIZES * runs
+    slowed = len(range(controls, _KERNELS, 3)) * _SIZES * runs
     same, slower, faster, confirmed = (
         counts[word] / changed for word in ("SAME", "SLOWER", "FASTER", "confirmed")
     )
-    found = tuple(counts[f"found {by}"] / slow_rows for by in slowdowns)
+    found = tuple(counts[f"found {by}"] / slowed for by in slowdowns)
     return RunRates(same, slower, faster, confirmed, found)
 
 

@@ -17,7 +17,16 @@ from cudareduce.compare.baseline import match
 from cudareduce.compare.check import check_rows, confirm_rows
 from cudareduce.compare.report import Report, exit_code, verdict_sections
 from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
-from cudareduce.compare.verdicts import SAME_CODE, Outcome, Remeasured, Row, Rules, compare, machine
+from cudareduce.compare.verdicts import (
+    SAME_CODE,
+    Outcome,
+    Remeasured,
+    Row,
+    Rules,
+    compare,
+    machine,
+    require_evidence,
+)
 from cudareduce.machine import DeviceInfo
 from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Record, Run
@@ -196,7 +205,10 @@ def test_the_shift_of_the_control_group_is_subtracted() -> None:
 def test_a_change_no_larger_than_that_of_identical_code_is_not_one() -> None:
     row = with_controls(43.0, 40.0, 43.5, 36.8, 40.0, 43.4)
     assert row.verdict == "UNCERTAIN"
-    assert row.reason == "identical code of this size moved by up to 8.7 % in these runs"
+    assert row.reason == (
+        "changes of unchanged kernels scatter by 7.2 % (standard deviation) between these runs: "
+        "measure both again"
+    )
 
 
 def test_the_control_group_has_the_size_of_the_row_if_it_is_large_enough() -> None:
@@ -209,6 +221,38 @@ def test_the_control_group_has_the_size_of_the_row_if_it_is_large_enough() -> No
     assert rows[-1].change.ratio == pytest.approx(1)
     assert rows[-1].taken_out is not None
     assert rows[-1].taken_out.count == 3
+
+
+def without_controls(*us: float) -> list[Row]:
+    """The rows of two files with kernels of 40 us that now take so long, all with changed code."""
+    old, new = unchanged(*us)
+    changed = [replace(record, cubin_sha="x") for record in new]
+    return require_evidence(compare(old, changed, FIVE), FIVE)
+
+
+def test_without_a_control_group_most_kernels_must_show_that_the_machine_is_sound() -> None:
+    sound = without_controls(40, 40.01, 40.02, 39.99, 44, 40)
+    assert [row.verdict for row in sound] == ["SAME"] * 4 + ["SLOWER", "SAME"]
+    for us in ((44, 44.01, 43.99, 44, 44.02, 44), (40, 42.5, 37.4, 41.2, 44, 38.6), (40, 44)):
+        rows = without_controls(*us)
+        assert {row.verdict for row in rows} <= {"SAME", "UNCERTAIN"}
+        slower = [row for row in rows if row.change and row.change.ratio > 1.06]
+        assert all(row.unproven_slowdown for row in slower)
+        assert exit_code(report(rows), Judging()) == 4
+    assert (
+        "half of all kernels moved by +10.0 % (scatter 0.0 %)"
+        in without_controls(*[44] * 6)[0].reason
+    )
+    faster = without_controls(36, 40)
+    assert not any(row.unproven_slowdown for row in faster)
+    assert exit_code(report(faster), Judging()) == 0
+
+
+def test_unchanged_kernels_are_evidence_enough() -> None:
+    old, new = unchanged(40, 40.01, 39.99)
+    rows = compare([*old, OLD], [*new, case(44.0, cubin_sha="x")], FIVE)
+    assert require_evidence(rows, FIVE) == rows
+    assert rows[-1].verdict == "SLOWER"
 
 
 @pytest.mark.parametrize("factor", [1.3, 0.8, 10.0])
@@ -474,7 +518,7 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
         " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.9%",
         " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +2.9±.5%",
         " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.7%",
-        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.1±.6%",
+        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.1±.5%",
     ]
     verdicts = [line.split()[0] for line in lines[4:28]]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
