@@ -1,7 +1,6 @@
-// What an editor must know to parse a kernel: CUDA's words, and what the tool declares before it
-// compiles one. clangd reads this file through compile_flags.txt; the tool never does. What stands
-// below "The tool's" is the prelude of `sum` of float32 in a single launch, with BLOCK and ITEMS as
-// an example. Where a CUDA compiler has CUDA's own declarations, those here stay out of the way.
+// Declarations that let an editor parse a kernel. clangd reads this file through compile_flags.txt; the tool
+// never does. The second part, "The tool's", is the prelude of `sum` of float32 in a single launch, with
+// example values of BLOCK and ITEMS. A CUDA compiler skips the first part.
 #ifndef CUDAREDUCE_EDITOR_H
 #define CUDAREDUCE_EDITOR_H
 
@@ -43,13 +42,13 @@ VECTORS(float, float, 8, 16)
 VECTORS(double, double, 16, 16)
 #undef VECTORS
 
-// Who a thread is.
+// Built-in variables.
 struct dim3 { unsigned x, y, z; };
 extern __device__ const uint3 threadIdx, blockIdx;
 extern __device__ const dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-// Barriers, votes, shuffles and reductions of a warp (the last from cc 8.0 on), fences.
+// Barriers, votes, shuffles, warp reductions (compute capability 8.0), fences.
 extern "C" {
 __device__ void __syncthreads();
 __device__ int __syncthreads_count(int predicate);
@@ -83,7 +82,7 @@ __device__ void __trap();
 __device__ void *memcpy(void *to, const void *from, size_t bytes);
 }
 
-// Atomics: each returns what stood there before.
+// Atomics: each returns the old value.
 #define ATOMIC(NAME, TYPE) __device__ TYPE NAME(TYPE *address, TYPE value);
 #define ATOMIC_INTEGER(NAME)                                                                     \
     ATOMIC(NAME, int) ATOMIC(NAME, unsigned) ATOMIC(NAME, unsigned long long)
@@ -102,7 +101,7 @@ __device__ unsigned long long atomicCAS(unsigned long long *address, unsigned lo
 #undef ATOMIC
 #undef ATOMIC_INTEGER
 
-// Loads and stores that say which cache, bit casts, bit counts, extrema, some mathematics.
+// Loads and stores with cache hints, bit casts, bit counts, minimum and maximum, mathematics.
 #define LOAD(NAME) template <class T> __device__ T NAME(const T *address);
 LOAD(__ldg) LOAD(__ldca) LOAD(__ldcg) LOAD(__ldcs) LOAD(__ldcv) LOAD(__ldlu)
 #undef LOAD
@@ -117,6 +116,9 @@ __device__ long long __double_as_longlong(double value);
 __device__ double __longlong_as_double(long long value);
 __device__ int __dp4a(int a, int b, int c);
 __device__ unsigned __dp4a(unsigned a, unsigned b, unsigned c);
+#define PAIRS(NAME) __device__ unsigned NAME(unsigned a, unsigned b);
+PAIRS(__vmaxu2) PAIRS(__vminu2) PAIRS(__vmaxs2) PAIRS(__vmins2)
+#undef PAIRS
 __device__ int __popc(unsigned value);
 __device__ int __popcll(unsigned long long value);
 __device__ int __clz(int value);
@@ -171,6 +173,6 @@ using In = Element;
 using Out = Result;
 struct Op : Operator {};
 [[maybe_unused]] constexpr unsigned BLOCK = 256, ITEMS = 8, VECTOR = 1;
-[[maybe_unused]] constexpr unsigned FIXED_WARPS = 4096;
+[[maybe_unused]] constexpr unsigned FIXED_WARPS = 4096, SM_THREADS = 2048;
 
 #endif

@@ -60,7 +60,7 @@ class Jobs:
         test_sets = list(race_test_sets(case))
         if every and self.settings.block is None:
             test_sets += block_test_sets(case)
-        any_op = _MENTIONS_OP.search(case.kernel.text)
+        any_op = _MENTIONS_OP.search(case.kernel.code)
         if every and self.settings.instead and any_op:
             test_sets += operator_test_sets(case)
         if every:

@@ -131,6 +131,37 @@ def read_source(path: Path) -> str:
         return data.decode("latin-1").replace("\r\n", "\n")  # as written by some old editors
 
 
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(?P<name>[^"\n]+)".*$', re.MULTILINE)
+_PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
+
+
+def read_headers(path: Path, text: str) -> dict[str, str]:
+    """The headers that a kernel file includes from its own folder, by the name in the include
+    line. Only headers with `#pragma once` count; the compiler finds all others."""
+    headers = {}
+    for name in dict.fromkeys(_INCLUDE.findall(text)):
+        if (path.parent / name).is_file():
+            header = read_source(path.parent / name)
+            if _PRAGMA_ONCE.search(header):
+                headers[name] = _PRAGMA_ONCE.sub("", header)
+    return headers
+
+
+def inline_headers(path: Path, text: str, headers: Mapping[str, str]) -> str:
+    """The text with the first include line of each header replaced by the header. `#line`
+    directives keep file names and line numbers of compiler messages."""
+    remaining = dict(headers)
+
+    def inline(include: re.Match[str]) -> str:
+        name = include["name"]
+        if name not in headers:
+            return include[0]
+        line = text.count("\n", 0, include.end()) + 2  # the line after the include line
+        return f'#line 1 "{name}"\n{remaining.pop(name, "")}\n#line {line} "{path}"'
+
+    return _INCLUDE.sub(inline, text)
+
+
 def has_front_matter(path: Path) -> bool:
     """True if a file has front matter, valid or not. Raises UsageError if it cannot be read."""
     return OPENS in read_source(path)

@@ -23,8 +23,10 @@ from cudareduce.catalog.front_matter import (
     Scope,
     Walk,
     has_front_matter,
+    inline_headers,
     memory_bytes,
     read_front_matter,
+    read_headers,
     read_source,
 )
 from cudareduce.catalog.map_expression import read_map, why_not_map
@@ -100,7 +102,7 @@ class Kernel:
     id: str
     path: Path
     family: str
-    text: str = field(repr=False)
+    text: str = field(repr=False)  # of the file, as written
     title: str
     change: str
     scope: Scope
@@ -109,6 +111,7 @@ class Kernel:
     finish: Finish
     block: int
     blocks: tuple[int, ...]
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # names and texts
     expect: str = ""
     after: str | None = None
     fold: Fold = "tree"
@@ -144,6 +147,11 @@ class Kernel:
         return self.symbol or self.id
 
     @property
+    def code(self) -> str:
+        """The text with its headers inlined."""
+        return inline_headers(self.path, self.text, dict(self.headers))
+
+    @property
     def inputs(self) -> int:
         """Arrays that its entry point takes."""
         return self.map.inputs if self.map else 1
@@ -161,8 +169,9 @@ class Kernel:
 
     @property
     def sha(self) -> str:
-        """SHA-256 of the text, in hex, whatever path an external file has."""
-        return hashlib.sha256(self.text.replace(f'"{self.path}"', "").encode()).hexdigest()
+        """SHA-256 of the text and its headers, in hex, whatever path an external file has."""
+        texts = (self.text.replace(f'"{self.path}"', ""), *(text for _, text in self.headers))
+        return hashlib.sha256("".join(texts).encode()).hexdigest()
 
     def shared_bytes(self, reduction: Reduction, block: int) -> int:
         """Bytes of dynamic shared memory per block of `block` threads."""
@@ -245,7 +254,7 @@ class Kernel:
         """Why this kernel does not support a number of items of `size` bytes per thread, or None if
         it does."""
         own, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
-        if items != own and not re.search(r"\bITEMS\b", self.text):
+        if items != own and not re.search(r"\bITEMS\b", self.code):
             return f"has {own} item{'s' * (own > 1)} per thread, not {items}"
         if items % load:
             return f"loads {load} items at a time, so items must be a multiple, not {items}"
@@ -304,6 +313,7 @@ def load_kernel(path: Path, family: str = "user", *, foreign: bool = True) -> Ke
     ops = fields.get("ops", OPERATORS)
     ops = tuple(o for o in ops if not why_not_op(OPERATORS[o], order, finish, named=named))
     fields |= {"any_op": not named, "ops": ops}
+    fields["headers"] = tuple(read_headers(path, text).items())
     return Kernel(id=path.stem, path=path, family=family, text=text, foreign=foreign, **fields)
 
 

@@ -145,5 +145,5 @@ def source(
     )  # fmt: skip
     if kernel.fixed_warps:
         head += f"constexpr unsigned FIXED_WARPS = {kernel.fixed_warps};\n"
-    text = f'{head}#line 1 "{kernel.path}"\n{kernel.text}'
+    text = f'{head}#line 1 "{kernel.path}"\n{kernel.code}'
     return Source(text, kernel.entry, kernel.path)

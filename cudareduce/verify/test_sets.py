@@ -178,11 +178,11 @@ def edges(case: Case, limits: DeviceLimits, *, large: bool = False) -> tuple[Sha
         *(_block_counts(case, limits) if large else ()),
         *(_REMAINDERS if case.kernel.foreign else ()),
     }
-    sizes |= {*_rests(case, sizes), *literal_caps(literals(case.kernel.text))}
+    sizes |= {*_rests(case, sizes), *literal_caps(literals(case.kernel.code))}
     sizes = {n for n in sizes if n <= _MOST}
     if large:
         sizes |= {_UNCOUNTED, _BEYOND_32_BITS // case.reduction.dtype.size}
-    many = literal_rows(literals(case.kernel.text))
+    many = literal_rows(literals(case.kernel.code))
     rows = dict.fromkeys((*_allowed_rows(case, (*ROW_SHAPES, *many)), *_rows(case)))
     return (*_arrays(case, sizes), *rows)
 
@@ -288,7 +288,7 @@ def keeps_state(ready: Prepared) -> bool:
     """True if a kernel may find what an earlier launch has left: in its workspace, its arrival
     counter or a variable in global memory."""
     kept = any(KEPT & plan.scratch.keys() for plan in ready.plans.values())
-    return kept or _STATIC_VARIABLE.search(ready.case.kernel.text) is not None
+    return kept or _STATIC_VARIABLE.search(ready.case.kernel.code) is not None
 
 
 def tile_of(case: Case) -> int:
@@ -356,7 +356,7 @@ def _many_iterations(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
 
 def _block_counts(case: Case, limits: DeviceLimits) -> tuple[int, ...]:
     """Sizes with 2^16 blocks and some more, if the grid can be that large."""
-    counts = case.kernel.finish == "last_block" or _STATIC_VARIABLE.search(case.kernel.text)
+    counts = case.kernel.finish == "last_block" or _STATIC_VARIABLE.search(case.kernel.code)
     if not counts or case.kernel.scope != "grid":
         return ()
     sizes = _BLOCKS_16_BITS * tile_of(case), (_BLOCKS_16_BITS + _MORE_BLOCKS) * tile_of(case)

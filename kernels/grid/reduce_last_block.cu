@@ -1,7 +1,7 @@
 /*+++
-title      = "Last block folds the partials"
-change     = "Blocks count their arrivals; the one that arrives last folds all partials in the same launch."
-expect     = "One launch less, for two fences and an atomic a block: a few microseconds, felt on small inputs."
+title      = "Last block reduces the partials"
+change     = "Blocks count their arrivals; the last one to arrive reduces all partials in the same launch."
+expect     = "One launch less, for two fences and an atomic per block: saves a few microseconds on small inputs."
 after      = "reduce_grid_stride"
 scope      = "grid"
 grid       = "fixed"
@@ -12,10 +12,10 @@ block      = 1024
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "multi_add", "grid_stride", "last_block"]
 +++*/
-// The second launch of the grid-stride version exists only to wait for the first. Here the same thread
-// stores a block's partial, fences and counts, so whoever counts last can see every partial, and reads
-// them past the L1, which may hold old lines. Partials are folded by index, so the answer does not
-// depend on who was last. The counter wraps to 0 by itself and is ready for the next launch.
+// The second launch of reduce_grid_stride exists only to wait for the first. Here each block counts
+// its arrival, and the block that counts last reduces all partials, as in the CUDA sample
+// threadFenceReduction. Partials are reduced in the order of blocks, so the result does not depend on
+// which block is last.
 __device__ void fold_block(Acc *shared, unsigned tid)
 {
     for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
@@ -32,8 +32,8 @@ extern "C" __global__ void reduce_last_block(const In *in, Out *out, size_t n, A
     __shared__ bool is_last;
     const unsigned tid = threadIdx.x;
 
-    // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
-    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
+    // Load: a thread without elements contributes the identity, so the tree needs no bounds check.
+    // With signed indices, which cannot wrap, the compiler unrolls the loop and issues the loads first.
     Acc value = Op::identity();
     const long long step = (long long)gridDim.x * BLOCK;
     for (long long k = (long long)blockIdx.x * BLOCK + tid; k < (long long)n; k += step)
@@ -41,12 +41,14 @@ extern "C" __global__ void reduce_last_block(const In *in, Out *out, size_t n, A
     shared[tid] = value;
     __syncthreads();
 
-    // Tree: the lower half takes in the upper half.
+    // Tree: the lower half of the threads adds the values of the upper half.
     fold_block(shared, tid);
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         partials[blockIdx.x] = shared[0];
+        // Release: the fence orders the partial before the count. Acquire: the second fence orders the
+        // count before the reads below. atomicInc wraps to 0, ready for the next launch.
         __threadfence();
         is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
         __threadfence();
@@ -54,6 +56,7 @@ extern "C" __global__ void reduce_last_block(const In *in, Out *out, size_t n, A
     __syncthreads();
     if (!is_last)
         return;
+    // __ldcg reads from L2: the L1 of this SM may hold stale lines.
     value = Op::identity();
     for (unsigned k = tid; k < gridDim.x; k += BLOCK)
         value = Op::combine(value, __ldcg(partials + k));

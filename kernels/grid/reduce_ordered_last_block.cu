@@ -1,7 +1,7 @@
 /*+++
 title      = "Many blocks, order kept"
-change     = "Each of 24 blocks keeps the order over a contiguous share; the last block folds the partials in order."
-expect     = "24 SMs at work instead of one, each still at two barriers a tile."
+change     = "Each of 24 blocks reduces a contiguous share in order; the last block reduces the partials in order."
+expect     = "24 SMs instead of one, each still with two barriers per tile."
 after      = "reduce_ordered_block"
 scope      = "grid"
 grid       = "fixed"
@@ -13,15 +13,15 @@ block      = 1024
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "order_kept", "last_block"]
 +++*/
-// A grid-stride loop would interleave the blocks' operands. A contiguous share a block does not: partial
-// b is the product of share b, and the partials in order of their index are the whole, whichever block
-// folds them. The same thread stores, fences and counts, and the counter wraps to 0 by itself.
+// A grid-stride loop would interleave the operands of all blocks. With one contiguous share per block,
+// partial b is the product of share b, and the partials in the order of blocks are the whole product,
+// whichever block reduces them.
 template <class Load>
 __device__ void fold_in_order(Acc *shared, size_t n, Load load)
 {
     const unsigned tid = threadIdx.x;
 
-    // Load: the first tile, then each further one behind it, folding neighbours in between.
+    // Load: the first tile, then each further tile behind the partials, which combines neighbours.
     shared[tid] = tid < n ? load(tid) : Op::identity();
     for (size_t tile = BLOCK; tile < n; tile += BLOCK) {
         shared[BLOCK + tid] = tile + tid < n ? load(tile + tid) : Op::identity();
@@ -32,7 +32,7 @@ __device__ void fold_in_order(Acc *shared, size_t n, Load load)
     }
     __syncthreads();
 
-    // Tree: left operand at a multiple of 2s.
+    // Tree: the left operand is at a multiple of 2s.
     for (unsigned stride = 1; stride < blockDim.x; stride *= 2) {
         const unsigned left = 2 * stride * tid;
         if (left < blockDim.x)
@@ -51,9 +51,11 @@ extern "C" __global__ void reduce_ordered_last_block(const In *in, Out *out, siz
 
     fold_in_order(shared, count, [=](size_t k) { return Op::lift(in[begin + k], begin + k); });
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (threadIdx.x == 0) {
         partials[blockIdx.x] = shared[0];
+        // Release: the fence orders the partial before the count. Acquire: the second fence orders the
+        // count before the reads below. atomicInc wraps to 0, ready for the next launch.
         __threadfence();
         is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
         __threadfence();

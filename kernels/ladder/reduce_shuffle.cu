@@ -1,7 +1,7 @@
 /*+++
-title      = "Warp shuffles, one element a thread"
-change     = "Every warp folds itself by shuffles; shared memory only carries one partial a warp."
-expect     = "One block barrier in all. Still one element a thread, so blocks and launches are as many as before."
+title      = "Warp shuffles, one item per thread"
+change     = "Each warp reduces its elements by shuffles; shared memory holds one partial per warp."
+expect     = "One block barrier in all. With one item per thread, blocks and launches are as many as before."
 after      = "reduce_warp_tail"
 scope      = "grid"
 grid       = "cover"
@@ -11,10 +11,10 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "shuffle"]
 +++*/
-// The tree in shared memory writes and reads every partial at every step, and only its last warp is
-// free of barriers. A shuffle hands a register of lane t + s to lane t directly, so each warp folds
-// its 32 elements alone and the first warp then folds what the others left. No stride is tied to a
-// power of two: any whole number of warps will do.
+// A tree in shared memory writes and reads every partial at every step, and only its last warp needs
+// no block barriers. A shuffle moves a register of lane t + s directly to lane t: each warp reduces
+// its 32 elements, then the first warp reduces the partials of all warps. The block may have any
+// whole number of warps, not only a power of two.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll
@@ -29,10 +29,10 @@ extern "C" __global__ void reduce_shuffle(const In *in, Out *out, size_t n)
     const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const size_t i = (size_t)blockIdx.x * blockDim.x + tid;
 
-    // Load: a thread past the end brings the identity, so the tree needs no bounds.
+    // Load: a thread past the end contributes the identity, so the tree needs no bounds check.
     Acc value = i < n ? Op::lift(in[i], i) : Op::identity();
 
-    // Tree: inside each warp, then across the warps' partials.
+    // Tree: within each warp, then over the partials of the warps.
     value = fold_warp(value);
     if (lane == 0)
         shared[warp] = value;
@@ -40,7 +40,7 @@ extern "C" __global__ void reduce_shuffle(const In *in, Out *out, size_t n)
     if (warp == 0)
         value = fold_warp(lane < BLOCK / 32 ? shared[lane] : Op::identity());
 
-    // Write: one partial a block.
+    // Write: one partial per block.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(value);
 }

@@ -1,7 +1,7 @@
 /*+++
 title      = "Unroll the last warp"
-change     = "From 64 partials on, one warp finishes alone, without block barriers."
-expect     = "Six block barriers fewer, and seven of eight warps are done six steps earlier."
+change     = "One warp reduces the last 64 partials without block barriers."
+expect     = "Six block barriers fewer, and seven of eight warps finish six steps earlier."
 after      = "reduce_v3_add_during_load"
 scope      = "grid"
 grid       = "cover"
@@ -12,14 +12,15 @@ block      = 256
 blocks     = [64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "first_add", "warp_unroll"]
 +++*/
-// The last six steps of V3 concern one warp only, yet all warps march to their barriers. Here the
-// first warp takes them alone. In 2007 a warp ran in lockstep and `volatile` was enough; since Volta
-// lanes may drift apart, and every step needs __syncwarp() twice: once between reading and writing,
-// for lane t reads what lane t + s writes in the same step, and once before the next read. All 32
-// lanes write; what lanes above the stride write is never used again. Harris 2007, kernel 5.
+// The last six steps of v3 need one warp, yet all warps go to their barriers. Here the first warp
+// does these steps alone. Harris used `volatile`, because in 2007 the lanes of a warp ran in
+// lockstep. Since Volta they may diverge, so warp barriers are needed. Harris 2007, kernel 5.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
     Acc value = shared[tid];
+    // Lane t reads what lane t + s writes in the same step, so each step needs two warp barriers: one
+    // between reading and writing, one before the next read. All 32 lanes write; values written by
+    // lanes t >= s are never used.
     for (unsigned stride = 32; stride > 0; stride /= 2) {
         value = Op::combine(value, shared[tid + stride]);
         __syncwarp();
@@ -34,14 +35,14 @@ extern "C" __global__ void reduce_v4_unroll_last_warp(const In *in, Out *out, si
     const unsigned tid = threadIdx.x;
     const size_t i = (size_t)blockIdx.x * (blockDim.x * 2) + tid;
 
-    // Load: a thread past the end brings the identity, so the tree needs no bounds.
+    // Load: a thread past the end contributes the identity, so the tree needs no bounds check.
     const size_t k = i + blockDim.x;
     const Acc left = i < n ? Op::lift(in[i], i) : Op::identity();
     const Acc right = k < n ? Op::lift(in[k], k) : Op::identity();
     shared[tid] = Op::combine(left, right);
     __syncthreads();
 
-    // Tree: the lower half takes in the upper half, down to 64 partials.
+    // Tree: the lower half of the threads adds the values of the upper half, down to 64 partials.
     for (unsigned stride = blockDim.x / 2; stride > 32; stride /= 2) {
         if (tid < stride)
             shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
@@ -50,7 +51,7 @@ extern "C" __global__ void reduce_v4_unroll_last_warp(const In *in, Out *out, si
     if (tid < 32)
         fold_last_warp(shared, tid);
 
-    // Write: one partial a block.
+    // Write: one partial per block.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(shared[0]);
 }

@@ -1,7 +1,7 @@
 /*+++
 title      = "Many adds per thread"
-change     = "Each thread adds ITEMS elements, a block apart, before the tree."
-expect     = "A quarter of V5's blocks and trees, and several loads in flight per thread."
+change     = "Each thread adds ITEMS elements, one block apart, before the tree."
+expect     = "A quarter of the blocks and trees of v5, and several loads in flight per thread."
 after      = "reduce_v5_completely_unroll"
 scope      = "grid"
 grid       = "cover"
@@ -12,11 +12,11 @@ block      = 256
 blocks     = [64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "template_unroll", "multi_add"]
 +++*/
-// A tree costs a block of 256 three barriers and eight steps, whatever it has loaded. V6 spreads
-// that cost over eight elements a thread instead of two, added in registers in the order of their
-// indices. Unrolled, loads run ahead of additions: nvcc 13.0 has five of the eight (float, sm_90)
-// issued when the first addition waits for its operand, and all before the second. Harris 2007,
-// kernel 7, with a fixed number of items instead of a grid-stride loop.
+// A tree costs a block of 256 threads three block barriers and eight steps, however much it has
+// loaded. v6 pays that for eight items per thread instead of two, added in registers in the order
+// of their indices. In the unrolled loop loads run ahead of additions: nvcc 13.0 issues five of the
+// eight loads before the first addition and all before the second (float, sm_90). Harris 2007,
+// kernel 7, with a fixed number of items per thread instead of a grid-stride loop.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
     Acc value = shared[tid];
@@ -35,7 +35,7 @@ extern "C" __global__ void reduce_v6_multi_add(const In *in, Out *out, size_t n)
     const unsigned tid = threadIdx.x;
     const size_t i = (size_t)blockIdx.x * (BLOCK * ITEMS) + tid;
 
-    // Load: elements past the end are left out; a thread with none brings the identity.
+    // Load: elements past the end are skipped; a thread without elements contributes the identity.
     Acc value = Op::identity();
 #pragma unroll
     for (unsigned item = 0; item < ITEMS; item++) {
@@ -46,7 +46,7 @@ extern "C" __global__ void reduce_v6_multi_add(const In *in, Out *out, size_t n)
     shared[tid] = value;
     __syncthreads();
 
-    // Tree: the lower half takes in the upper half, down to 64 partials.
+    // Tree: the lower half of the threads adds the values of the upper half, down to 64 partials.
 #pragma unroll
     for (unsigned stride = BLOCK / 2; stride > 32; stride /= 2) {
         if (tid < stride)
@@ -56,7 +56,7 @@ extern "C" __global__ void reduce_v6_multi_add(const In *in, Out *out, size_t n)
     if (tid < 32)
         fold_last_warp(shared, tid);
 
-    // Write: one partial a block.
+    // Write: one partial per block.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(shared[0]);
 }

@@ -1,6 +1,6 @@
 /*+++
 title      = "Warp shuffles"
-change     = "Lanes exchange partials in registers; shared memory only carries one partial a warp."
+change     = "Lanes exchange partials in registers; shared memory holds one partial per warp."
 expect     = "One block barrier instead of three. Once loads dominate, little is left to gain."
 after      = "reduce_v6_multi_add"
 scope      = "grid"
@@ -12,10 +12,10 @@ block      = 256
 blocks     = [32, 64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "multi_add", "shuffle"]
 +++*/
-// V6 hands every partial on through shared memory, at every step. A shuffle hands a register
-// of lane t + s to lane t directly, and its mask says who takes part, so no barrier can be forgotten.
-// The first warp then folds the warps' partials the same way. The offsets halve, so lane 0 meets lane
-// 16 before lane 1, and the loads lie a block apart: the operator must commute.
+// v6 passes every partial through shared memory at every step. A shuffle moves a register of lane
+// t + s directly to lane t and synchronises the lanes of its mask, so no barrier can be forgotten.
+// Each warp reduces its own values, then the first warp reduces the partials of all warps. Offsets
+// halve and loads are one block apart, so the operator must commute.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll
@@ -30,7 +30,7 @@ extern "C" __global__ void reduce_v7_shuffle(const In *in, Out *out, size_t n)
     const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const size_t i = (size_t)blockIdx.x * (BLOCK * ITEMS) + tid;
 
-    // Load: elements past the end are left out; a thread with none brings the identity.
+    // Load: elements past the end are skipped; a thread without elements contributes the identity.
     Acc value = Op::identity();
 #pragma unroll
     for (unsigned item = 0; item < ITEMS; item++) {
@@ -39,7 +39,7 @@ extern "C" __global__ void reduce_v7_shuffle(const In *in, Out *out, size_t n)
             value = Op::combine(value, Op::lift(in[k], k));
     }
 
-    // Tree: inside each warp, then across the warps' partials.
+    // Tree: within each warp, then over the partials of the warps.
     value = fold_warp(value);
     if (lane == 0)
         shared[warp] = value;
@@ -47,7 +47,7 @@ extern "C" __global__ void reduce_v7_shuffle(const In *in, Out *out, size_t n)
     if (warp == 0)
         value = fold_warp(lane < BLOCK / 32 ? shared[lane] : Op::identity());
 
-    // Write: one partial a block.
+    // Write: one partial per block.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(value);
 }

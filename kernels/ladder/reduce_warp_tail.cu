@@ -1,7 +1,7 @@
 /*+++
-title      = "Last warp alone, one element a thread"
-change     = "The last six steps of the tree belong to one warp, without block barriers; loading stays as it was."
-expect     = "Six block barriers fewer, but half the threads still only load: less than V3 and V4 together."
+title      = "Last warp alone, one item per thread"
+change     = "One warp does the last six steps of the tree without block barriers; loading is unchanged."
+expect     = "Six block barriers fewer, but half of the threads still only load: less gain than v3 and v4 together."
 after      = "reduce_v2_no_bank_conflict"
 scope      = "grid"
 grid       = "cover"
@@ -11,12 +11,13 @@ block      = 256
 blocks     = [64, 128, 256, 512, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll"]
 +++*/
-// In V2 all warps march to a barrier in steps that concern one warp only. Here that warp takes the
-// last 64 partials alone. Lanes may drift apart, so every step needs __syncwarp() twice: between
-// reading and writing, for lane t reads what lane t + s writes in the same step, and before the next
-// read. What lanes above the stride write is never used again.
+// In v2 all warps go to the barriers of steps that need only one warp. Here that warp reduces the
+// last 64 partials alone.
 __device__ void fold_last_warp(Acc *shared, unsigned tid)
 {
+    // Lane t reads what lane t + s writes in the same step, so each step needs two warp barriers: one
+    // between reading and writing, one before the next read. Values written by lanes t >= s are
+    // never used.
     for (unsigned stride = 32; stride > 0; stride /= 2) {
         const Acc value = Op::combine(shared[tid], shared[tid + stride]);
         __syncwarp();
@@ -31,11 +32,11 @@ extern "C" __global__ void reduce_warp_tail(const In *in, Out *out, size_t n)
     const unsigned tid = threadIdx.x;
     const size_t i = (size_t)blockIdx.x * blockDim.x + tid;
 
-    // Load: a thread past the end brings the identity, so the tree needs no bounds.
+    // Load: a thread past the end contributes the identity, so the tree needs no bounds check.
     shared[tid] = i < n ? Op::lift(in[i], i) : Op::identity();
     __syncthreads();
 
-    // Tree: the lower half takes in the upper half, down to 64 partials.
+    // Tree: the lower half of the threads adds the values of the upper half, down to 64 partials.
     for (unsigned stride = blockDim.x / 2; stride > 32; stride /= 2) {
         if (tid < stride)
             shared[tid] = Op::combine(shared[tid], shared[tid + stride]);
@@ -44,7 +45,7 @@ extern "C" __global__ void reduce_warp_tail(const In *in, Out *out, size_t n)
     if (tid < 32)
         fold_last_warp(shared, tid);
 
-    // Write: one partial a block.
+    // Write: one partial per block.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(shared[0]);
 }

@@ -1,7 +1,7 @@
 /*+++
-title        = "Chunks that the hardware deals out"
-change       = "A block for each chunk, of 64 KiB or several times that, instead of blocks that fill the GPU and stride over tiles."
-expect       = "1 % less at 2^28 and 2 to 3 % at 2^30 on H100s. On an H200, whose SMs have no time for blocks that end and begin, 8 % more at 2^28, by chunks of 256 KiB 0.1 % less."
+title        = "Chunks assigned by the hardware"
+change       = "One block per chunk of 64 KiB or a multiple, instead of blocks that fill the GPU and stride over tiles."
+expect       = "1 % less time at 2^28, 2 to 3 % at 2^30 (H100). On an H200 8 % more at 2^28; 0.1 % less with 256 KiB chunks."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "cover"
@@ -14,36 +14,21 @@ block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle", "last_block"]
 +++*/
-// Blocks that stride begin side by side, but SMs are not served alike, and after thousands of tiles some
-// are far behind others: together they read from all over the input, and the memory likes it less. A block
-// that ends makes room for the next, which takes the next chunk: whoever is quick takes more of them, and
-// all that is read at a time lies close together. The order of additions is as fixed as before, since a
-// chunk has its partial whoever folds it. The price: a tree, a partial and a count for each chunk, and no
-// load under way while a block ends and the next begins. Where the memory gives each SM much, it then
-// idles, so a chunk may have several turns; turns that lie within the input ask nothing, or the compiler
-// would rather branch around each load than have eight under way.
+// The blocks of reduce_tiles start next to each other, but the memory system does not serve all SMs equally.
+// After thousands of tiles some blocks are far behind others, and accesses are spread over the whole input,
+// which costs bandwidth. Here each block reduces one chunk and ends, and the hardware starts the next block
+// on the SM that is free: fast SMs take more chunks, and all accesses at one time are close together. Each
+// chunk has its own partial, so the order of additions stays fixed. The costs are one tree, one partial and
+// one count per chunk, and no loads in flight while a block ends and the next one starts. Larger chunks
+// reduce these costs.
+#include "tiles.cuh"
 #include <cuda/atomic>
 
-struct alignas(16) Pack { In at[VECTOR]; };
-
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// One turn of a thread: LOADS packs from `at` on, a block's width apart, all under way before the first
-// is added. Where the turn is WHOLE none of them is past `stop`, and nothing is asked.
+// Adds one batch of a thread: LOADS packs from index `at` on, BLOCK packs apart, all loaded before the first
+// addition. A WHOLE batch ends before `stop` and needs no bounds checks: with them the compiler branches
+// around each load and keeps fewer than LOADS in flight.
 template <unsigned LOADS, bool WHOLE>
-__device__ Acc add_turn(Acc value, const Pack *middle, size_t at, size_t stop, size_t head)
+__device__ Acc add_batch(Acc value, const Pack *middle, size_t at, size_t stop, size_t head)
 {
     Pack pack[LOADS];
 #pragma unroll
@@ -60,10 +45,11 @@ __device__ Acc add_turn(Acc value, const Pack *middle, size_t at, size_t stop, s
     return value;
 }
 
-// What this thread takes of its block's chunk, in turns; of the ends of the input one element.
+// Reduces the elements of this thread in the chunk of its block. The last block also takes the elements
+// before and after the packs, at most one per thread.
 __device__ Acc load_chunk(const In *in, size_t n)
 {
-    constexpr unsigned PACKS = ITEMS / VECTOR, LOADS = PACKS < 8 ? PACKS : 8, TURN = LOADS * BLOCK;
+    constexpr unsigned PACKS = ITEMS / VECTOR, LOADS = PACKS < 8 ? PACKS : 8, BATCH = LOADS * BLOCK;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(in + head);
     const size_t end = threadIdx.x + (threadIdx.x < head ? 0 : packs * VECTOR);
@@ -71,13 +57,13 @@ __device__ Acc load_chunk(const In *in, size_t n)
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
-    size_t turn = begin;
+    size_t batch = begin;
 #pragma unroll 1
-    for (; turn + TURN <= stop; turn += TURN)
-        value = add_turn<LOADS, true>(value, middle, turn + threadIdx.x, stop, head);
+    for (; batch + BATCH <= stop; batch += BATCH)
+        value = add_batch<LOADS, true>(value, middle, batch + threadIdx.x, stop, head);
 #pragma unroll 1
-    for (; turn < stop; turn += TURN)
-        value = add_turn<LOADS, false>(value, middle, turn + threadIdx.x, stop, head);
+    for (; batch < stop; batch += BATCH)
+        value = add_batch<LOADS, false>(value, middle, batch + threadIdx.x, stop, head);
     return value;
 }
 
@@ -90,7 +76,7 @@ reduce_chunks(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter
     // Load and tree.
     Acc value = fold_block(load_chunk(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

@@ -1,7 +1,7 @@
 /*+++
-title        = "Four bytes an addition, sum and count in one word"
-change       = "One atomic a block instead of a partial, a count and a last block that folds."
-expect       = "EXPECT"
+title        = "Four bytes per instruction, one word"
+change       = "One atomic per block instead of a partial, a count and a last block that reduces."
+expect       = "4.8 us at 2^20 int8 and 15.2 at 2^25, where CUB takes 7.3 and 18.3 (H100)."
 after        = "reduce_tiles_dp4a"
 scope        = "grid"
 grid         = "fill"
@@ -18,9 +18,10 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["int8", "uint8"]
 ops          = ["sum"]
 +++*/
-// Few bytes are folded in no time, and then how blocks hand over their sums is what is left to gain: of
-// whole numbers by one atomic. The sum is in the upper half of the word, the count in the lower, as in
-// reduce_tiles_one_word; a mean would need more than 32 bits for the sum, and stays with the last block.
+// For few bytes the additions take almost no time, and combining the blocks is what is left to improve: one
+// atomic for integers. The sum is in the upper half of the word, the count in the lower half, as in
+// reduce_tiles_one_word. A mean would need more than 32 bits for its sum, so it stays with the last block.
+#include "tiles.cuh"
 #include <cuda/atomic>
 
 template <class Byte> struct Four { using Bytes = unsigned; };
@@ -29,35 +30,21 @@ using Bytes = Four<In>::Bytes;
 using Word = unsigned long long;
 static_assert(sizeof(Acc) == 4, "sum and count share a word of 64 bits");
 
-struct alignas(16) Pack { Bytes at[4]; };
+struct alignas(16) Words { Bytes at[4]; }; // a pack as 32-bit words
 
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// What this thread takes of the input: of the ends one element, and packs of tiles.
-__device__ Acc load_tiles(const In *in, size_t n)
+// Reduces the elements of this thread, as in reduce_tiles_dp4a.
+__device__ Acc load_words(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
-    const Pack *middle = (const Pack *)(in + head);
+    const Words *middle = (const Words *)(in + head);
     const size_t end = threadIdx.x + (threadIdx.x < head ? 0 : packs * VECTOR);
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
     for (size_t tile = (size_t)blockIdx.x * TILE; tile < packs; tile += (size_t)gridDim.x * TILE) {
         const size_t first = tile + threadIdx.x;
-        Pack pack[LOADS];
+        Words pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
             if (first + l * BLOCK < packs)
@@ -76,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 reduce_dp4a_one_word(const In *in, Out *out, size_t n, Word *workspace)
 {
     // Load and tree.
-    const Acc value = fold_block(load_tiles(in, n));
+    const Acc value = fold_block(load_words(in, n));
 
-    // Write: one atomic a block; the last block to arrive has the sum, and clears the word.
+    // Write: one atomic per block; the last block to arrive has the sum and resets the word.
     if (threadIdx.x == 0) {
         const cuda::atomic_ref<Word, cuda::thread_scope_device> word(*workspace);
         const Word mine = (Word)(unsigned)value << 32 | 1;

@@ -1,7 +1,7 @@
 /*+++
-title          = "Tiles through a ring, by ticket"
-change         = "Tiles go to who has room for them, by tickets that a warp of its own draws; each load has a sum of its own."
-expect         = "H100: on 32 to 96 of 132 SMs 95 to 98 % of reading alone, equal shares 87 to 94. H200: 75, shares 90."
+title          = "Tiles through a ring, by tickets"
+change         = "A producer warp draws tickets for tiles, so fast SMs take more; each load has its own accumulator."
+expect         = "H100, 32 to 96 of 132 SMs: 95 to 98 % of read-only bandwidth, equal shares 87 to 94. H200: 75, shares 90."
 after          = "reduce_tiles_ring"
 scope          = "grid"
 grid           = "per_sm"
@@ -17,32 +17,19 @@ min_cc         = "9.0"
 requires       = ["tma"]
 techniques     = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
-// A busy memory does not serve all SMs alike, and of equal shares the slowest decides. So only the first
-// turn of each ring is dealt out. From then on the last warp draws tickets for two tiles each; a draw may
-// take longer than a tile, so it is made two tiles ahead. The other warps wait for none of this, nor for
-// each other: by a second barrier each says that it has read a tile. Who adds a tile is chance, not how.
+// The memory system does not serve all SMs equally, and with equal shares the slowest SM decides. So only the
+// first STAGES tiles of each block are fixed. From then on a producer warp draws tickets for TICKET tiles each
+// (dynamic scheduling). A draw may take longer than a tile, so it is made two tiles ahead. Consumer warps wait
+// neither for the draw nor for each other: through the barrier `empty` each warp signals that it has read a
+// tile. Which block adds a tile varies from launch to launch, so the last bits of a float sum do too.
+#include "tiles.cuh"
 #include <cuda/atomic>
 #include <cuda/ptx>
 
 namespace ptx = cuda::ptx;
-struct alignas(16) Pack { In at[VECTOR]; };
-constexpr unsigned FOLDING = BLOCK - 32, LOADS = ITEMS / VECTOR, TILE = LOADS * FOLDING;
+constexpr unsigned CONSUMERS = BLOCK - 32, LOADS = ITEMS / VECTOR, TILE = LOADS * CONSUMERS;
 constexpr unsigned STAGES = 24 / LOADS, TICKET = 2;
-static_assert(STAGES > 0, "a ring has room for a tile");
-
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
+static_assert(STAGES > 0, "a tile must fit the ring");
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
 reduce_ring_tickets(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter)
@@ -54,18 +41,18 @@ reduce_ring_tickets(const In *in, Out *out, size_t n, Acc *partials, unsigned *c
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(in + head);
 
-    // Load: the last warp asks for tiles until there are no more, and the others fold them.
+    // Load: one lane of the last warp requests tiles until none are left; the other warps reduce them.
     if (tid < STAGES) {
         ptx::mbarrier_init(&full[tid], 1);
-        ptx::mbarrier_init(&empty[tid], FOLDING / 32);
+        ptx::mbarrier_init(&empty[tid], CONSUMERS / 32);
         ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
     }
     __syncthreads();
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
     Acc value = blockIdx.x == gridDim.x - 1 && end < n ? Op::lift(in[end], end) : Op::identity();
     size_t next = blockIdx.x;
-    unsigned i = 0, s = 0, drawn = tid == FOLDING ? atomicInc(&counter[1], 0x7fffffff) : 0;
-    for (bool more = tid == FOLDING; more; s = ++i % STAGES) {
+    unsigned i = 0, s = 0, drawn = tid == CONSUMERS ? atomicInc(&counter[1], 0x7fffffff) : 0;
+    for (bool more = tid == CONSUMERS; more; s = ++i % STAGES) {
         Pack *stage = &ring[s * TILE];
         const size_t tile = min(next * TILE, packs), bytes = 16 * min(packs - tile, (size_t)TILE);
         while (!ptx::mbarrier_try_wait_parity(&empty[s], ~(i / STAGES) % 2))
@@ -81,21 +68,21 @@ reduce_ring_tickets(const In *in, Out *out, size_t n, Acc *partials, unsigned *c
             drawn = atomicInc(&counter[1], 0x7fffffff);
         }
     }
-    for (size_t tile = tid < FOLDING ? 0 : packs; tile < packs; s = ++i % STAGES) {
+    for (size_t tile = tid < CONSUMERS ? 0 : packs; tile < packs; s = ++i % STAGES) {
         while (!ptx::mbarrier_try_wait_parity(&full[s], i / STAGES % 2))
             ;
         tile = tiles[s];
         Pack pack[LOADS];
         Acc sum[LOADS];
         for (unsigned l = 0; l < LOADS; l++)
-            pack[l] = ring[s * TILE + l * FOLDING + tid];
+            pack[l] = ring[s * TILE + l * CONSUMERS + tid];
         __syncwarp();
         if (tid % 32 == 0)
             ptx::mbarrier_arrive(&empty[s]);
 #pragma unroll
         for (unsigned k = 0; k < ITEMS; k++) {
             const unsigned l = k / VECTOR, e = k % VECTOR;
-            const size_t p = tile + l * FOLDING + tid;
+            const size_t p = tile + l * CONSUMERS + tid;
             const Acc item = p < packs ? Op::lift(pack[l].at[e], head + p * VECTOR + e) : Op::identity();
             sum[l] = e == 0 ? item : Op::combine(sum[l], item);
         }
@@ -107,7 +94,7 @@ reduce_ring_tickets(const In *in, Out *out, size_t n, Acc *partials, unsigned *c
     // Tree.
     value = fold_block(value);
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

@@ -1,7 +1,7 @@
 /*+++
-title        = "Several short rows a warp, transposed butterfly"
-change       = "A lane takes one pack each of eight rows; shuffles fold the rows and share the answers out at once."
-expect       = "Three times CUB's speed on rows of 32 elements: 4.3 of 4.8 TB/s of theory (H200)."
+title        = "Several short rows per warp, butterfly"
+change       = "A lane loads one pack of each of eight rows; shuffles reduce the rows and distribute the results at once."
+expect       = "Three times the speed of CUB on rows of 32 elements: 4.3 TB/s of 4.8 in theory (H200)."
 after        = "reduce_rows_warp"
 scope        = "rows"
 grid         = "fill"
@@ -13,23 +13,24 @@ block        = 256
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
-// A row of 32 float32 keeps 8 lanes busy with a pack each: a load takes 4 rows, 8 loads take 32. Folding
-// them one by one would be 24 shuffles. Here a lane hands over half of its rows at each step and keeps
-// the other half, so 4 + 2 + 1 shuffles do, and each lane ends with one row to be written. It takes rows
-// of 1, 2, 4 ... 32 aligned packs; of other rows each goes through a warp element by element.
+// A row of 32 float32 fills 8 lanes with one pack each: a load reads 4 rows, 8 loads read 32. Reducing the loads
+// one by one would take 24 shuffles. Here a lane passes on half of its rows at each step and keeps the other
+// half, so 4 + 2 + 1 shuffles are enough, and each lane ends with one row to write. That works for rows of 1, 2,
+// 4 ... 32 aligned packs; a warp reduces any other row element by element.
 struct alignas(16) Pack { In at[VECTOR]; };
 
+// Reduces rows of LANES packs each: one lane per pack.
 template <unsigned LANES>
 __device__ void fold_packed(const Pack *in, Out *out, size_t rows, size_t warp, size_t warps)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TOGETHER = 32 / LANES;
     constexpr unsigned KEPT = LANES < LOADS ? LOADS / LANES : 1, COPIES = LANES * KEPT / LOADS;
-    static_assert((LOADS & (LOADS - 1)) == 0, "a number of loads that halves down to 1");
+    static_assert((LOADS & (LOADS - 1)) == 0, "LOADS must be a power of two");
     const unsigned lane = threadIdx.x % 32;
     for (size_t first = warp * LOADS * TOGETHER; first < rows; first += warps * LOADS * TOGETHER) {
         const size_t row = first + lane / LANES;
 
-        // Load: a pack each of a row for each load.
+        // Load: one pack of one row per load.
         Pack pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
@@ -45,7 +46,7 @@ __device__ void fold_packed(const Pack *in, Out *out, size_t rows, size_t warp, 
                                            Op::lift(pack[l].at[e], lane % LANES * VECTOR + e));
         }
 
-        // Tree: who has the bit keeps the upper half of the rows, and whoever differs in it the lower.
+        // Tree: a lane whose index has the bit `lanes` keeps the upper half of its rows, its partner the lower.
         unsigned mine = 0, left = LOADS;
 #pragma unroll
         for (unsigned lanes = LANES / 2; lanes > 0; lanes /= 2) {
@@ -62,7 +63,7 @@ __device__ void fold_packed(const Pack *in, Out *out, size_t rows, size_t warp, 
             left = half == 0 ? 1 : half;
         }
 
-        // Write: neighbouring rows by one store of the warp.
+        // Write: one store of the warp covers neighbouring rows.
 #pragma unroll
         for (unsigned l = 0; l < KEPT; l++)
             if (row + (mine + l) * TOGETHER < rows && lane % COPIES == 0)

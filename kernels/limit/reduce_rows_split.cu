@@ -1,7 +1,7 @@
 /*+++
-title        = "Several blocks a row"
-change       = "As many blocks as the GPU holds share the rows evenly; the last block of each row folds its partials."
-expect       = "Rows fewer than SMs at the speed of one array: all SMs read, whatever the number of rows."
+title        = "Several blocks per row"
+change       = "As many blocks as the GPU holds share the rows evenly; the last block of each row reduces its partials."
+expect       = "With fewer rows than SMs, the speed of one long array: all SMs read."
 after        = "reduce_rows_block"
 scope        = "rows"
 grid         = "fill_by_row"
@@ -14,27 +14,12 @@ block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
-// 16 rows of a block each keep 16 SMs busy, and the others wait. Here a row has as many blocks as there
-// is room for, and they take its tiles in turn, as those of a whole grid would. Each row has a count of
-// its own: who arrives last in a row folds the partials of that row alone, while other rows go on. Loads
-// are four at a time, whatever the tile: eight take twice the registers, and half the blocks.
+// 16 rows of one block each keep 16 SMs busy. Here a row has as many blocks as fit, which stride over its tiles
+// as a grid does over one array. Each row has its own count: the last block of a row reduces the partials of
+// that row alone, while other rows continue. Four loads are in flight, whatever the tile size: eight need twice
+// the registers, and half as many blocks fit.
+#include "tiles.cuh"
 #include <cuda/atomic>
-
-struct alignas(16) Pack { In at[VECTOR]; };
-
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
 reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, unsigned *counter)
@@ -47,7 +32,7 @@ reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, 
     const size_t head = min((0 - (size_t)row) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(row + head);
 
-    // Load: of the ends one element, then packs.
+    // Load: one element before or after the packs, then packs.
     const size_t end = tid + (tid < head ? 0 : packs * VECTOR);
     Acc value = part == parts - 1 && end < n ? Op::lift(row[end], end) : Op::identity();
     for (size_t tile = part * TILE; tile < packs; tile += (size_t)parts * TILE) {
@@ -72,7 +57,7 @@ reduce_rows_split(const In *in, Out *out, size_t n, size_t rows, Acc *partials, 
     // Tree.
     value = fold_block(value);
 
-    // Write: one partial a block; the last block of a row to arrive folds them and writes its answer.
+    // Write: one partial per block; the last block of a row to arrive reduces them and writes the result of the row.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(counter[index]);
         partials[blockIdx.x] = value;

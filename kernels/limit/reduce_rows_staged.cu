@@ -1,7 +1,7 @@
 /*+++
-title        = "Short rows of any length, staged in shared memory"
-change       = "A block copies its rows to shared memory by packs, wherever they begin; a few lanes fold each there."
-expect       = "2^20 rows of 33 in 54 us, a warp for each in 284; aligned rows of 32 in 50, without staging 49 (H100)."
+title        = "Short rows of any length, staged"
+change       = "A block copies its rows to shared memory by 16-byte loads, whatever their alignment; a few lanes reduce each."
+expect       = "2^20 rows of 33 in 54 us, with one warp per row 284; aligned rows of 32 in 50, without staging 49 (H100)."
 after        = "reduce_rows_butterfly"
 scope        = "rows"
 grid         = "fill"
@@ -13,12 +13,13 @@ block        = 256
 blocks       = [32, 64, 128, 256, 512]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
-// Rows lie one behind the other, so those of a block are one stretch of memory: packs bring it whatever
-// the rows' length, and at its ends elements. In shared memory no access need be wide or aligned. A row
-// gets just so many lanes that none has more than ITEMS of its elements. Lanes of neighbouring rows would
-// meet in one bank where the length is a multiple of 32 words: so each row begins at another element.
-// Rows that have no room go through a warp each, element by element.
-// The first lane of `lanes` gets their value.
+// The rows of a block are contiguous in memory, so 16-byte loads read them whatever the length of a row, except at
+// their two ends. In shared memory accesses need not be wide or aligned. A row gets as many lanes as it needs for
+// at most ITEMS elements per lane. If the length is a multiple of 32 words, lanes of neighbouring rows would access
+// the same bank, so each row starts at a different element. Rows that do not fit are reduced by one warp each,
+// element by element.
+
+// Reduces one value per lane over `lanes` lanes. The first of them returns the result.
 __device__ Acc fold_lanes(Acc value, unsigned lanes)
 {
     while (lanes /= 2)
@@ -33,7 +34,7 @@ reduce_rows_staged(const In *in, Out *out, size_t n, size_t rows)
     __shared__ uint4 tile[LOADS * BLOCK + 2];
     const unsigned tid = threadIdx.x, warps = gridDim.x * (BLOCK / 32);
 
-    // Rows that have no room: load and tree at once.
+    // Rows that do not fit: load and tree at once.
     for (size_t row = (size_t)blockIdx.x * (BLOCK / 32) + tid / 32; n > TILE && row < rows;
          row += warps) {
         Acc value = Op::identity();
@@ -57,7 +58,7 @@ reduce_rows_staged(const In *in, Out *out, size_t n, size_t rows)
         const unsigned here = min(rows - first, (size_t)fit);
         const In *stretch = in + first * n;
 
-        // Load: packs, and of the ends one element.
+        // Load: packs, and one element before or after them.
         const unsigned count = here * length;
         const unsigned head = min((unsigned)((0 - (size_t)stretch) % 16 / sizeof(In)), count);
         const unsigned packs = (count - head) / VECTOR;
@@ -77,7 +78,7 @@ reduce_rows_staged(const In *in, Out *out, size_t n, size_t rows)
                 tile[1 + tid + l * BLOCK] = pack[l];
         __syncthreads();
 
-        // Tree: each row by its lanes, from another element on than the row before it.
+        // Tree: each row by its lanes. Neighbouring rows start at different elements: no bank conflicts.
         for (unsigned base = 0; base < here; base += BLOCK >> bits) {
             const unsigned row = base + (tid >> bits), begin = lane + (row & (skew - 1)) * lanes;
             const In *own = staged + row * length;

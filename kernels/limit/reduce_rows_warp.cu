@@ -1,7 +1,7 @@
 /*+++
-title        = "One warp a row, eight loads in front"
-change       = "A warp takes a row by packs of 16 bytes, eight a lane before the first addition; no block barrier."
-expect       = "Twice CUB's speed on rows of 1000 elements: 4.6 of 4.8 TB/s of theory (H200)."
+title        = "One warp per row, eight loads in flight"
+change       = "A warp reads a row by 16-byte loads, eight per lane before the first addition; no block barrier."
+expect       = "Twice the speed of CUB on rows of 1000 elements: 4.6 TB/s of 4.8 in theory (H200)."
 after        = "reduce_rows_broadcast"
 scope        = "rows"
 grid         = "warp_per_row"
@@ -13,12 +13,10 @@ block        = 256
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
-// A block a row has most threads idle where rows are short, and all of them at barriers. A warp has 4 KiB
-// of loads under way at once: a whole row of 1024 float32. Warps never wait for each other, so while one
-// folds, the others load. Where n is odd, rows begin anywhere: each has a head and a tail of its own,
-// together fewer elements than a warp has lanes. A compiler that saves registers, or finds a load under
-// the condition of its addition, puts the two together, and one load is under way instead of eight: so
-// behind the end a lane loads the last pack again, and a bound of 1024 threads an SM grants 64 registers.
+// With one block per row, short rows leave most threads idle, and all of them wait at barriers. A warp has 4 KiB
+// in flight: a whole row of 1024 float32. Warps never wait for each other, so while one reduces, others load.
+// If n is odd, rows start at any alignment: each has elements before and after its packs, together fewer than a
+// warp has lanes.
 struct alignas(16) Pack { In at[VECTOR]; };
 
 extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
@@ -33,9 +31,11 @@ reduce_rows_warp(const In *in, Out *out, size_t n, size_t rows)
     const size_t head = min((0 - (size_t)row) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(row + head);
 
-    // Load: of the ends one element, then packs.
+    // Load: one element before or after the packs, then packs.
     const size_t end = lane + (lane < head ? 0 : packs * VECTOR);
     Acc value = end < n ? Op::lift(row[end], end) : Op::identity();
+    // A lane past the end reads the last pack again, and the launch bound grants 64 registers: with bounds checks
+    // or fewer registers the compiler pairs each load with its additions, one load in flight instead of eight.
     for (size_t first = lane; first < packs; first += LOADS * 32) {
         Pack pack[LOADS];
 #pragma unroll
@@ -54,7 +54,7 @@ reduce_rows_warp(const In *in, Out *out, size_t n, size_t rows)
     for (unsigned lanes = 16; lanes > 0; lanes /= 2)
         value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
 
-    // Write: one answer a warp.
+    // Write: one result per warp.
     if (lane == 0)
         out[index] = Op::finish(value);
 }

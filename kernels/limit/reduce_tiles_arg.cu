@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles of the first extremum"
-change       = "A tile is folded by value alone; only where that gains, its pack is read once more and searched."
-expect       = "2^25 floats in 39 us, where an index beside each value took 45 and a sum takes 35 (H200)."
+title        = "Tiles for argmin and argmax"
+change       = "A tile is reduced by value only; where the value improves, its pack is read again and searched."
+expect       = "2^25 float32 in 39 us; with an index next to each value 45, a sum takes 35 (H200)."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -15,18 +15,17 @@ blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 ops          = ["argmin", "argmax"]
 +++*/
-// Value and index of an element are 16 bytes, and to combine two of them is to look at both, and at NaNs.
-// But a thread meets its elements in the order of their indices, so a later one must be better, and its
-// place is known by which pack was better last: that pack is still in the L1 and is searched there, so
-// registers hold no index a pack, and there is room for eight loads. The place is counted in 32 bits.
-// What it is in the input comes once, below. An extremum may be taken twice, so behind the end there is
-// the last pack again, and no condition. 1024 threads an SM leave 64 registers to each: with 32 of them
-// for 2048 threads there is room for four loads alone, and that is slower.
+// Value and index of an element take up to 16 bytes, and combining two pairs compares values, indices and
+// NaNs. But a thread reads its elements in the order of their indices, so only a better value can win, and it
+// is enough to know which pack improved the value last. That pack is still in the L1 and is searched there.
+// No registers hold indices, so eight loads are in flight. The launch bound of 1024 threads per SM leaves 64
+// registers per thread; with 2048 threads and 32 registers only four loads fit, which is slower.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
 
-// Lane 0 gets the warp's value. Not unrolled: instructions that are met once are all waited for.
+// Reduces one value per lane over the warp. Lane 0 returns the result. The loop is not unrolled: code that
+// runs once misses the instruction cache.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll 1
@@ -35,7 +34,7 @@ __device__ Acc fold_warp(Acc value)
     return value;
 }
 
-// Thread 0 gets the block's value.
+// Reduces one value per thread over the block. Thread 0 returns the result.
 __device__ Acc fold_block(Acc value)
 {
     __shared__ Acc of_warp[BLOCK / 32];
@@ -46,7 +45,8 @@ __device__ Acc fold_block(Acc value)
     return fold_warp(threadIdx.x < BLOCK / 32 ? of_warp[threadIdx.x] : Op::identity());
 }
 
-// The first of the best elements that this thread takes: of the ends one, and packs of tiles.
+// The best element of this thread, the first of equal ones. Tiles and ends are as in tiles.cuh. Past the end
+// the last pack is read again instead of a bounds check: an extremum may be taken twice.
 __device__ Acc load_tiles(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
@@ -60,7 +60,7 @@ __device__ Acc load_tiles(const In *in, size_t n)
     if (begin >= packs)
         return value;
     Scalar best = Scalar(middle[min(begin + threadIdx.x, packs - 1)].at[0]);
-    unsigned place = 0, turn = 0;
+    unsigned position = 0, turn = 0; // the best element: its position among the items of this thread, 32 bits
     for (size_t tile = begin; tile < packs; tile += step, turn++) {
         const Pack *here = middle + tile;
         const unsigned last = min(packs - tile, (size_t)TILE) - 1;
@@ -83,11 +83,11 @@ __device__ Acc load_tiles(const In *in, size_t n)
 #pragma unroll
             for (unsigned k = VECTOR - 1; k > 0; k--)
                 e = Op::better(best, Scalar(again.at[k - 1])) ? e : k - 1;
-            place = turn * ITEMS + won * VECTOR + e;
+            position = turn * ITEMS + won * VECTOR + e;
         }
     }
-    const unsigned k = place % ITEMS;
-    const size_t p = min(begin + threadIdx.x + place / ITEMS * step + k / VECTOR * BLOCK, packs - 1);
+    const unsigned k = position % ITEMS;
+    const size_t p = min(begin + threadIdx.x + position / ITEMS * step + k / VECTOR * BLOCK, packs - 1);
     return Op::combine(value, Op::lift(In(best), head + p * VECTOR + k % VECTOR));
 }
 
@@ -100,7 +100,7 @@ reduce_tiles_arg(const In *in, Out *out, size_t n, Acc *partials, unsigned *coun
     // Load and tree.
     Acc value = fold_block(load_tiles(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles of two bytes a comparison"
-change       = "A word of four bytes is compared as pairs of 16 bits, once as it lies and once shifted by a byte."
-expect       = "Extremes of bytes at the speed of memory: 3 instructions for 4 bytes, not 8 (sm_90)."
+title        = "Tiles of bytes, compared in pairs"
+change       = "A word of four bytes is compared as two 16-bit halves, once unshifted and once shifted by a byte."
+expect       = "Minimum and maximum of bytes at memory speed: 3 instructions for 4 bytes instead of 8 (sm_90)."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -17,13 +17,14 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["int8", "uint8"]
 ops          = ["max", "min"]
 +++*/
-// An SM compares two numbers of 16 bits by one instruction (from sm_90 on), and none of 8. But the upper
-// byte of 16 bits decides which is larger, and only among equals the lower one, which then does not matter.
-// So the odd bytes of a word are in their place as they lie, and the even ones when it is shifted by 8;
-// nothing is cut out or widened before the end, where the upper bytes are the answer.
+// An SM compares two pairs of 16-bit numbers in one instruction (sm_90 and later), but no 8-bit numbers. The
+// upper byte of a 16-bit number decides the comparison; the lower one matters only between equal upper
+// bytes, where either choice is right. So the odd bytes of a word are compared in place, and the even bytes
+// after a shift by 8. Nothing is extracted or widened until the end, when the upper bytes are the result.
+#include "tiles.cuh"
 #include <cuda/atomic>
 
-// The words of the smallest and the largest bytes, and of each pair the larger and the smaller.
+// Words of four smallest and four largest bytes, and the larger and smaller of each 16-bit half.
 template <class Byte> struct Pairs {
     static constexpr unsigned LEAST = 0, MOST = 0xffffffff;
     static __device__ unsigned larger(unsigned a, unsigned b) { return __vmaxu2(a, b); }
@@ -35,37 +36,23 @@ template <> struct Pairs<signed char> {
     static __device__ unsigned smaller(unsigned a, unsigned b) { return __vmins2(a, b); }
 };
 
-struct alignas(16) Pack { unsigned at[4]; };
+struct alignas(16) Words { unsigned at[4]; }; // a pack as 32-bit words
 
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// What this thread takes of the input: of the ends one element, and packs of tiles.
-__device__ Acc load_tiles(const In *in, size_t n)
+// Reduces the elements of this thread, as load_tiles in tiles.cuh does, with words instead of elements.
+__device__ Acc load_words(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
-    const Pack *middle = (const Pack *)(in + head);
+    const Words *middle = (const Words *)(in + head);
     const size_t end = threadIdx.x + (threadIdx.x < head ? 0 : packs * VECTOR);
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
-    const bool is_max = Op::combine(Acc(0), Acc(1)) == Acc(1); // which the compiler knows
+    const bool is_max = Op::combine(Acc(0), Acc(1)) == Acc(1); // a constant for the compiler
     unsigned odd = is_max ? Pairs<In>::LEAST : Pairs<In>::MOST, even = odd;
     for (size_t tile = (size_t)blockIdx.x * TILE; tile < packs; tile += (size_t)gridDim.x * TILE) {
         const size_t first = tile + threadIdx.x;
-        Pack pack[LOADS];
+        Words pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
             if (first + l * BLOCK < packs)
@@ -91,9 +78,9 @@ reduce_tiles_byte_pairs(const In *in, Out *out, size_t n, Acc *partials, unsigne
     const unsigned tid = threadIdx.x;
 
     // Load and tree.
-    Acc value = fold_block(load_tiles(in, n));
+    Acc value = fold_block(load_words(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles of a compensated sum"
-change       = "What an addition rounds away is computed exactly, added up beside the sum, and added to it at the end."
-expect       = "Errors of a unit or two in the last place of the blocks' sums."
+change       = "Kahan-Neumaier: the exact error of each addition is summed separately and added at the end."
+expect       = "Errors of one or two units in the last place of the block sums."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -16,47 +16,48 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["float32", "float64", "float16", "bfloat16"]
 ops          = ["sum"]
 +++*/
-// The error of a floating-point addition is itself a float, and six additions find it, whichever operand
-// is the larger (Knuth's TwoSum; The Art of Computer Programming, vol. 2, 4.2.2). Additions are what a
-// GPU that waits for memory has to spare. Where a sum is infinite its errors are no numbers, so they are
-// left out. Each block's sum is rounded once, when it is stored as a partial.
+// The rounding error of a floating-point addition is itself a float, and six additions compute it, whichever
+// operand is larger (TwoSum; Knuth, The Art of Computer Programming, vol. 2, 4.2.2). As in Neumaier's variant of
+// Kahan summation, errors are summed separately and added once, at the end of each block. A GPU that waits
+// for memory has additions to spare.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
 
 struct Sum {
-    Acc value = 0, lost = 0;
+    Acc value = 0, error = 0;
 
     __device__ void add(Acc x)
     {
         const Acc sum = value + x, added = sum - value;
-        lost += (value - (sum - added)) + (x - added);
+        error += (value - (sum - added)) + (x - added);
         value = sum;
     }
-    __device__ Acc total() const { return value - value == 0 ? value + lost : value; }
+    // The errors of an infinite sum are NaN, so they are left out.
+    __device__ Acc total() const { return value - value == 0 ? value + error : value; }
 };
 
-// Thread 0 gets the block's value.
+// Reduces one sum per thread over the block. Thread 0 returns the result.
 __device__ Sum fold_block(Sum sum)
 {
-    __shared__ Acc of_warp[BLOCK / 32], lost_of_warp[BLOCK / 32];
+    __shared__ Acc of_warp[BLOCK / 32], error_of_warp[BLOCK / 32];
     for (unsigned lanes = 16; lanes > 0; lanes /= 2) {
-        sum.lost += __shfl_down_sync(0xffffffffu, sum.lost, lanes);
+        sum.error += __shfl_down_sync(0xffffffffu, sum.error, lanes);
         sum.add(__shfl_down_sync(0xffffffffu, sum.value, lanes));
     }
     if (threadIdx.x % 32 == 0) {
         of_warp[threadIdx.x / 32] = sum.value;
-        lost_of_warp[threadIdx.x / 32] = sum.lost;
+        error_of_warp[threadIdx.x / 32] = sum.error;
     }
     __syncthreads();
     for (unsigned warp = 1; warp < BLOCK / 32; warp++) {
-        sum.lost += lost_of_warp[warp];
+        sum.error += error_of_warp[warp];
         sum.add(of_warp[warp]);
     }
     return sum;
 }
 
-// What this thread takes of the input: of the ends one element, and packs of tiles.
+// Reduces the elements of this thread, as load_tiles in tiles.cuh does.
 __device__ Sum load_tiles(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
@@ -93,7 +94,7 @@ reduce_tiles_compensated(const In *in, Out *out, size_t n, Acc *partials, unsign
     // Load and tree.
     Sum value = fold_block(load_tiles(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value.total();

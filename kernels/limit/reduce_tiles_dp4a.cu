@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles of four bytes an addition"
-change       = "A dot product with ones adds four bytes to an int at once; the int joins the sum once a tile."
-expect       = "Sums of bytes at the speed of memory: a quarter of the additions, and no conversion of each byte."
+title        = "Tiles of bytes, four per instruction"
+change       = "A dot product with ones adds four bytes to an int at once; the int joins the sum once per tile."
+expect       = "Sums of bytes at memory speed: a quarter of the additions, and no conversion of single bytes."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -17,45 +17,32 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["int8", "uint8"]
 ops          = ["sum", "mean"]
 +++*/
-// A thread that adds bytes one by one takes each out of its word, widens it and adds it: two or three
-// instructions a byte, and bytes come four times as fast as floats. dp4a multiplies the four bytes of a
-// word by four others and adds the products to 32 bits, all in one instruction. With ones for the others
-// that is their sum. A thread's share of a tile is far from 2^32; a whole sum may not be, so it has Acc.
+// A thread that adds single bytes extracts each from its word, widens it and adds it: two or three
+// instructions per byte, while bytes arrive four times as fast as floats. __dp4a multiplies the four bytes
+// of a word by four others and adds the products to 32 bits, in one instruction. With ones as the other
+// operands that is the sum of four bytes. The sum of a tile's share fits 32 bits; the whole sum has type Acc.
+#include "tiles.cuh"
 #include <cuda/atomic>
 
 template <class Byte> struct Four { using Word = unsigned; };
 template <> struct Four<signed char> { using Word = int; };
 using Word = Four<In>::Word;
 
-struct alignas(16) Pack { Word at[4]; };
+struct alignas(16) Words { Word at[4]; }; // a pack as 32-bit words
 
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// What this thread takes of the input: of the ends one element, and packs of tiles.
-__device__ Acc load_tiles(const In *in, size_t n)
+// Reduces the elements of this thread, as load_tiles in tiles.cuh does, with words instead of elements.
+__device__ Acc load_words(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
-    const Pack *middle = (const Pack *)(in + head);
+    const Words *middle = (const Words *)(in + head);
     const size_t end = threadIdx.x + (threadIdx.x < head ? 0 : packs * VECTOR);
     Acc value = Op::identity();
     if (blockIdx.x == gridDim.x - 1 && end < n)
         value = Op::lift(in[end], end);
     for (size_t tile = (size_t)blockIdx.x * TILE; tile < packs; tile += (size_t)gridDim.x * TILE) {
         const size_t first = tile + threadIdx.x;
-        Pack pack[LOADS];
+        Words pack[LOADS];
 #pragma unroll
         for (unsigned l = 0; l < LOADS; l++)
             if (first + l * BLOCK < packs)
@@ -77,9 +64,9 @@ reduce_tiles_dp4a(const In *in, Out *out, size_t n, Acc *partials, unsigned *cou
     const unsigned tid = threadIdx.x;
 
     // Load and tree.
-    Acc value = fold_block(load_tiles(in, n));
+    Acc value = fold_block(load_words(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

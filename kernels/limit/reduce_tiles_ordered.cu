@@ -1,7 +1,7 @@
 /*+++
 title        = "Tiles in order"
-change       = "Each warp streams a contiguous share and folds its tiles in order by a transposed butterfly."
-expect       = "Operators that do not commute, with no barrier until the end."
+change       = "Each warp reads a contiguous share and reduces its tiles in order by a transposed butterfly."
+expect       = "For operators that do not commute, without a barrier until the end."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -15,15 +15,16 @@ block        = 512
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle", "last_block", "order_kept"]
 +++*/
-// A lane's four packs lie 512 bytes apart, with other lanes' packs between. So lanes fold first, neighbours
-// before more distant ones, the lower lane on the left: four trees at once, of which a lane hands over half
-// at each of two steps and keeps the other half. That is 3 + 3 shuffles for four packs and not 20, and
-// two more bring the four together. A warp's share is one piece, so its tiles follow one another.
+// The four packs of a lane are 512 bytes apart, with packs of other lanes between them. So lanes are combined
+// first, neighbours before distant ones, the lower lane on the left. That is four trees at once: in each of
+// two steps a lane passes on half of its trees and keeps the other half. This takes 3 + 3 shuffles for four
+// packs instead of 20, and two more combine the four trees. The share of a warp is contiguous, so its
+// tiles follow one another in order.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
 
-// What this lane and the one that differs by these bits have, the lower lane's on the left.
+// Combines `kept` with the value `given` by the lane whose index differs in `bits`, the lower lane on the left.
 __device__ Acc fold_lanes(Acc kept, Acc given, unsigned bits)
 {
     const Acc got = __shfl_xor_sync(0xffffffffu, given, bits);
@@ -49,11 +50,12 @@ __device__ Acc fold_block(Acc value)
     return value;
 }
 
-// What this thread's warp takes of the input: a share of the packs, the first one the head, too.
+// Reduces the share of this thread's warp: contiguous packs. The first warp also takes the elements before the
+// packs, the last warp those after them.
 __device__ Acc load_share(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * 32;
-    static_assert((LOADS & (LOADS - 1)) == 0, "a number of loads that halves down to 1");
+    static_assert((LOADS & (LOADS - 1)) == 0, "LOADS must be a power of two");
     const unsigned lane = threadIdx.x % 32;
     const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
     const Pack *middle = (const Pack *)(in + head);
@@ -107,7 +109,7 @@ reduce_tiles_ordered(const In *in, Out *out, size_t n, Acc *partials, unsigned *
     // Load and tree.
     Acc value = fold_block(load_share(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles, warps folded in one instruction"
-change       = "The 32 values of a warp are folded by one instruction that all lanes issue, and so are the warps' values."
-expect       = "Two instructions where there were five shuffles and a turn a warp; once a block, so it hardly shows."
+title        = "Tiles, warps reduced by one instruction"
+change       = "One warp-wide instruction reduces the 32 values of a warp, and another one the partials of the warps."
+expect       = "Two instructions instead of five shuffles and a loop; once per block, so the gain hardly shows."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -15,16 +15,15 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["int32", "uint32", "int8", "uint8"]
 ops          = ["sum", "min", "max"]
 +++*/
-// Since cc 8.0 the hardware folds 32-bit integers across a warp and gives all lanes the result; on older
-// GPUs the same lines are shuffles. It adds, or takes the least or the greatest: which of them Op is,
-// the compiler sees from two small numbers. Of floats there is no such sum: it would need an order.
+// Since compute capability 8.0 one instruction reduces 32-bit integers over a warp and returns the result in
+// all lanes; on older GPUs the same function uses shuffles. It adds, or takes the minimum or maximum. The
+// compiler evaluates Op on two small constants to select the instruction. There is none for floating-point sums.
+#include "tiles.cuh"
 #include <cuda/atomic>
-
-struct alignas(16) Pack { In at[VECTOR]; };
 
 static_assert(sizeof(Acc) == 4, "the hardware folds 32-bit integers");
 
-// All lanes get the warp's value.
+// Reduces one value per lane over the warp. All lanes return the result.
 __device__ Acc fold_warp(Acc value)
 {
 #if __CUDA_ARCH__ >= 800
@@ -39,8 +38,8 @@ __device__ Acc fold_warp(Acc value)
 #endif
 }
 
-// All threads get the block's value.
-__device__ Acc fold_block(Acc value)
+// Reduces one value per thread over the block. All threads return the result.
+__device__ Acc redux_block(Acc value)
 {
     __shared__ Acc of_warp[BLOCK / 32];
     const unsigned lane = threadIdx.x % 32;
@@ -51,34 +50,6 @@ __device__ Acc fold_block(Acc value)
     return fold_warp(lane < BLOCK / 32 ? of_warp[lane] : Op::identity());
 }
 
-// What this thread takes of the input: of the ends one element, and packs of tiles.
-__device__ Acc load_tiles(const In *in, size_t n)
-{
-    constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
-    const size_t head = min((0 - (size_t)in) % 16 / sizeof(In), n), packs = (n - head) / VECTOR;
-    const Pack *middle = (const Pack *)(in + head);
-    const size_t end = threadIdx.x + (threadIdx.x < head ? 0 : packs * VECTOR);
-    Acc value = Op::identity();
-    if (blockIdx.x == gridDim.x - 1 && end < n)
-        value = Op::lift(in[end], end);
-    for (size_t tile = (size_t)blockIdx.x * TILE; tile < packs; tile += (size_t)gridDim.x * TILE) {
-        const size_t first = tile + threadIdx.x;
-        Pack pack[LOADS];
-#pragma unroll
-        for (unsigned l = 0; l < LOADS; l++)
-            if (first + l * BLOCK < packs)
-                pack[l] = middle[first + l * BLOCK];
-#pragma unroll
-        for (unsigned k = 0; k < ITEMS; k++) {
-            const unsigned l = k / VECTOR, e = k % VECTOR;
-            const size_t p = first + l * BLOCK;
-            if (p < packs)
-                value = Op::combine(value, Op::lift(pack[l].at[e], head + p * VECTOR + e));
-        }
-    }
-    return value;
-}
-
 extern "C" __global__ void __launch_bounds__(BLOCK)
 reduce_tiles_redux(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter)
 {
@@ -86,9 +57,9 @@ reduce_tiles_redux(const In *in, Out *out, size_t n, Acc *partials, unsigned *co
     const unsigned tid = threadIdx.x;
 
     // Load and tree.
-    Acc value = fold_block(load_tiles(in, n));
+    Acc value = redux_block(load_tiles(in, n));
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;
@@ -102,7 +73,7 @@ reduce_tiles_redux(const In *in, Out *out, size_t n, Acc *partials, unsigned *co
     value = Op::identity();
     for (unsigned k = tid; k < gridDim.x; k += BLOCK)
         value = Op::combine(value, partials[k]);
-    value = fold_block(value);
+    value = redux_block(value);
     if (tid == 0)
         *out = Op::finish(value);
 }

@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles of one order everywhere"
-change       = "A fixed number of warps adds, whichever warps act for them: an element's index alone says when it is added."
-expect       = "The same bits from any block size, grid, alignment and GPU, at the speed of tiles in one launch."
+title        = "Tiles in a reproducible order"
+change       = "A fixed number of virtual warps adds: only its index decides when an element is added."
+expect       = "The same bits for every block size, grid, alignment and GPU, at the speed of tiles in one launch."
 after        = "reduce_tiles_acq_rel"
 scope        = "grid"
 grid         = "fill"
@@ -16,11 +16,11 @@ techniques   = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuff
 dtypes       = ["float32", "float64", "float16", "bfloat16"]
 ops          = ["sum", "prod", "mean"]
 +++*/
-// A float sum differs in its last bits wherever its order does: with the grid, so with the GPU, and with
-// where packs begin, so with the start. Here tile t is fixed warp t % 4096's, and its element k goes to
-// slot k % WIDTH of that warp. Where packs begin `head` elements late, all slots are as many further on,
-// and the last lane's last ones get what its pack of the row above has there. To fold in halves, slots may
-// begin anywhere in their circle. The price: a partial a fixed warp, where there was one a block.
+// A float sum differs in its last bits if the order of additions does: with the grid, so with the GPU, and with
+// the alignment of the input. Here tile t belongs to virtual warp t % FIXED_WARPS, and element k of a tile to
+// slot k % WIDTH of that warp, whichever warps execute. If packs start `head` elements late, all slots of a
+// lane are shifted by as many, and the last slots of the last lane take elements of the row of packs
+// above. The cost is one partial per virtual warp instead of one per block.
 #include <cuda/atomic>
 
 struct alignas(16) Pack { In at[VECTOR]; };
@@ -33,7 +33,8 @@ __device__ Acc fold_warp(Acc value)
     return value;
 }
 
-// A tile of whole packs: they begin `head` elements late, so this lane's first slot is `mine`.
+// Adds a tile of whole packs to the slots. `mine` is the first slot of this lane: packs start `head` elements
+// late.
 __device__ void add_packs(Acc (&slot)[VECTOR], const Pack *first, size_t tile, unsigned mine)
 {
     Pack pack[LOADS], before;
@@ -51,7 +52,8 @@ __device__ void add_packs(Acc (&slot)[VECTOR], const Pack *first, size_t tile, u
     }
 }
 
-// What one of the fixed warps takes of the input; at its ends elements one by one.
+// Reduces the elements of one virtual warp; at the ends of the input element by element. The final tree over
+// slots halves the number of slots, which gives the same sum wherever the first slot is.
 __device__ Acc load_tiles(const In *in, size_t n, unsigned warp)
 {
     const unsigned lane = threadIdx.x % 32, head = (0 - (size_t)in) % 16 / sizeof(In);
@@ -77,7 +79,7 @@ __device__ Acc load_tiles(const In *in, size_t n, unsigned warp)
     return slot[0];
 }
 
-// Bounded for 1024 threads on an SM, the compiler has registers enough to load first and add then.
+// With a bound of 1024 threads per SM the compiler has enough registers to issue all loads first.
 extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
 reduce_tiles_reproducible(const In *in, Out *out, size_t n, Acc *partials, unsigned *counter)
 {
@@ -93,7 +95,7 @@ reduce_tiles_reproducible(const In *in, Out *out, size_t n, Acc *partials, unsig
             partials[w] = value;
     }
 
-    // Write: one partial a fixed warp; the last block to arrive folds them as 32 warps would.
+    // Write: one partial per virtual warp; the last block to arrive reduces them as 32 virtual warps.
     __syncthreads();
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);

@@ -1,7 +1,7 @@
 /*+++
 title          = "Tiles through a ring of bulk copies"
-change         = "The memory engine of each SM copies tiles ahead into shared memory; one block an SM folds them."
-expect         = "Level with tiles up to 2^28, 1 % quicker at 2^30 (H200)."
+change         = "The TMA unit of each SM copies tiles ahead into shared memory; one block per SM reduces them."
+expect         = "Equal to tiles up to 2^28, 1 % faster at 2^30 (H200)."
 after          = "reduce_tiles_acq_rel"
 scope          = "grid"
 grid           = "per_sm"
@@ -17,36 +17,20 @@ min_cc         = "9.0"
 requires       = ["tma"]
 techniques     = ["no_divergence", "multi_add", "wide_load", "grid_stride", "shuffle", "last_block"]
 +++*/
-// A thread that loads into registers waits for them before it asks for more. A bulk copy needs neither
-// threads nor registers: one thread asks for a whole tile, and a barrier in shared memory counts its
-// bytes as they arrive. Six tiles, 192 KiB an SM, are always under way, at the end of one tile as in its
-// midst. Once all threads have read a tile, its place is asked for the one six turns on. The parity of
-// a barrier changes each time that its tile is complete, so it tells this turn from the one before.
-// An SM with few beside it has a quarter of a microsecond a tile: so the ring is for whole tiles, the
-// last block reads the rest without it, and a thread's place in the ring is carried on, not reckoned.
+// A thread that loads into registers waits for its data before it can load more. A bulk copy (cp.async.bulk, by
+// the TMA unit) needs no registers: one thread requests a whole tile, and a barrier in shared memory (mbarrier)
+// counts its bytes as they arrive. STAGES tiles, up to 192 KiB per SM, are in flight at any time. When all threads
+// have read a tile, its stage is requested for the tile STAGES later. The last block reads the elements that
+// fill no whole tile without the ring.
+#include "tiles.cuh"
 #include <cuda/atomic>
 #include <cuda/ptx>
 
 namespace ptx = cuda::ptx;
-struct alignas(16) Pack { In at[VECTOR]; };
 constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK, STAGES = 24 / LOADS;
-static_assert(STAGES > 0, "a ring has room for a tile");
+static_assert(STAGES > 0, "a tile must fit the ring");
 
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// Ask for a tile; `full` is complete when all of it is there.
+// Requests a tile; the barrier `full` completes when all of its bytes have arrived.
 __device__ void fetch(Pack *stage, const Pack *tile, cuda::std::uint64_t *full)
 {
     constexpr unsigned BYTES = TILE * sizeof(Pack);
@@ -65,7 +49,7 @@ reduce_tiles_ring(const In *in, Out *out, size_t n, Acc *partials, unsigned *cou
     const Pack *middle = (const Pack *)(in + head);
     const unsigned tiles = packs / TILE;
 
-    // Load: the first tiles are asked for, then each is folded and its place asked for another.
+    // Load: request the first STAGES tiles. Then reduce each tile and reuse its stage for another.
     if (tid == 0) {
         for (unsigned s = 0; s < STAGES; s++)
             ptx::mbarrier_init(&full[s], 1);
@@ -80,6 +64,9 @@ reduce_tiles_ring(const In *in, Out *out, size_t n, Acc *partials, unsigned *cou
     for (size_t p = (size_t)tiles * TILE + tid; rest && p < packs; p += BLOCK)
         for (unsigned e = 0; e < VECTOR; e++)
             value = Op::combine(value, Op::lift(middle[p].at[e], head + p * VECTOR + e));
+    // The stage, the parity of its barrier and this thread's address are carried along: an SM has a quarter of
+    // a microsecond per tile. The parity changes each time a barrier completes, so it tells a tile from the one
+    // STAGES before.
     const Pack *own = ring + tid;
     unsigned s = 0, parity = 0;
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -107,7 +94,7 @@ reduce_tiles_ring(const In *in, Out *out, size_t n, Acc *partials, unsigned *cou
     // Tree.
     value = fold_block(value);
 
-    // Write: one partial a block; the last block to arrive folds them and writes the answer.
+    // Write: one partial per block; the last block to arrive reduces them and writes the result.
     if (tid == 0) {
         cuda::atomic_ref<unsigned, cuda::thread_scope_device> arrivals(*counter);
         partials[blockIdx.x] = value;

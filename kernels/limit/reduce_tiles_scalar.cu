@@ -1,7 +1,7 @@
 /*+++
-title        = "Tiles of one block, element by element"
-change       = "A thread loads elements instead of packs, so nothing is done about alignment and ends; one whole tile has none."
-expect       = "A few hundredths sooner than packs: 4.02 us against 4.12 at 2^10 on an H100, 4.58 against 4.67 at 2^14; and 4.11 against 4.24 at 2^12 where that is a tile."
+title        = "Tiles of one block, scalar loads"
+change       = "Threads load single elements, so alignment and ends need no code; one aligned tile has a path of its own."
+expect       = "4.02 us at 2^10 against 4.12 with 16-byte loads, 4.11 against 4.24 at 2^12, 4.58 against 4.67 at 2^14 (H100)."
 after        = "reduce_tiles_block"
 scope        = "block"
 grid         = "one"
@@ -14,29 +14,13 @@ block        = 1024
 blocks       = [32, 64, 128, 256, 512, 1024]
 techniques   = ["no_divergence", "multi_add", "wide_load", "shuffle"]
 +++*/
-// Where a launch takes four microseconds, reading its instructions from cold memory and working out what
-// to load are part of what is measured. Packs must be told from the ends that no pack covers: some fifty
-// instructions with a branch, before the first load. Elements need a bound alone, which is compared in
-// 32 bits. Loads of 4 bytes keep the memory less busy than packs, and of so few bytes it is not.
-// An input that is one aligned tile has neither ends nor bounds: four instructions load what took forty.
-// Left out on purpose: what lies behind the last element is the identity, not a branch.
-struct alignas(16) Pack { In at[VECTOR]; };
+// In a launch of four microseconds, fetching instructions and computing addresses is a visible part of the
+// time. Packs need some fifty instructions and a branch to separate them from the ends, before the first
+// load. Single elements need only a bound, compared in 32 bits. 4-byte loads keep less memory in flight
+// than packs, which does not matter for few bytes.
+#include "tiles.cuh"
 
-// Thread 0 gets the block's value.
-__device__ Acc fold_block(Acc value)
-{
-    __shared__ Acc of_warp[BLOCK / 32];
-    for (unsigned lanes = 16; lanes > 0; lanes /= 2)
-        value = Op::combine(value, __shfl_down_sync(0xffffffffu, value, lanes));
-    if (threadIdx.x % 32 == 0)
-        of_warp[threadIdx.x / 32] = value;
-    __syncthreads();
-    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
-        value = Op::combine(value, of_warp[warp]);
-    return value;
-}
-
-// A tree over what a tile's loads brought to this thread.
+// Reduces the items of one tile of this thread by a tree.
 __device__ Acc fold_items(Acc (&item)[ITEMS])
 {
 #pragma unroll
@@ -47,7 +31,8 @@ __device__ Acc fold_items(Acc (&item)[ITEMS])
     return item[0];
 }
 
-// What this thread takes of an input that is one aligned tile.
+// Reduces the elements of this thread if the input is one aligned tile, which has neither ends nor bounds:
+// four load instructions instead of forty.
 __device__ Acc load_whole(const Pack *in)
 {
     Pack pack[ITEMS / VECTOR];
@@ -63,8 +48,9 @@ __device__ Acc load_whole(const Pack *in)
     return fold_items(item);
 }
 
-// What this thread takes of any input: all loads of a tile, then the next.
-__device__ Acc load_tiles(const In *in, size_t n)
+// Reduces the elements of this thread of any input, tile by tile. An item past the end is the identity: a
+// select, not a branch.
+__device__ Acc load_elements(const In *in, size_t n)
 {
     constexpr unsigned TILE = ITEMS * BLOCK;
     Acc value = Op::identity();
@@ -88,9 +74,9 @@ reduce_tiles_scalar(const In *in, Out *out, size_t n)
 {
     // Load and tree.
     const bool whole = n == ITEMS * BLOCK && (size_t)in % 16 == 0;
-    const Acc value = fold_block(whole ? load_whole((const Pack *)in) : load_tiles(in, n));
+    const Acc value = fold_block(whole ? load_whole((const Pack *)in) : load_elements(in, n));
 
-    // Write: the one answer.
+    // Write: the result.
     if (threadIdx.x == 0)
         *out = Op::finish(value);
 }

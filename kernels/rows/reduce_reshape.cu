@@ -1,7 +1,7 @@
 /*+++
 title      = "Rows reshaped into more, shorter rows"
-change     = "A long row is cut into parts that are reduced like rows; their partials are rows again, until one part is left."
-expect     = "Few long rows, even a single one, fill the GPU; the price is one more launch over short rows."
+change     = "A long row is cut into parts that are reduced like rows; partials form rows again, until one part is left."
+expect     = "A few long rows, even a single one, fill the GPU, at the cost of one more launch over short rows."
 after      = "reduce_rows_broadcast"
 scope      = "rows"
 grid       = "cover"
@@ -13,10 +13,10 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "multi_add", "shuffle", "broadcast"]
 +++*/
-// With a block a row, one long row keeps one SM busy. But (rows, n) is also (rows * parts, n / parts):
-// the same kernel on more, shorter rows. It leaves `parts` partials a row, lying as rows of that
-// length, and is launched on those until each row is one part. ITEMS bounds what a thread adds in one
-// launch and so the length of a part; a last part may be shorter.
+// With one block per row, a long row keeps one SM busy. But a matrix of (rows, n) is also one of
+// (rows * parts, n / parts): the same kernel on more, shorter rows. It stores `parts` partials per row,
+// which form rows of that length, and is launched on them until each row is one part. ITEMS limits
+// the items per thread in one launch and so the length of a part; a last part may be shorter.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll
@@ -33,13 +33,13 @@ extern "C" __global__ void reduce_reshape(const In *in, Out *out, size_t n, size
     const size_t begin = blockIdx.x % parts * length, end = min(begin + length, n);
     const In *row = in + blockIdx.x / parts * n;
 
-    // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
-    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
+    // Load: a thread without elements contributes the identity, so the tree needs no bounds check.
+    // With signed indices, which cannot wrap, the compiler unrolls the loop and issues the loads first.
     Acc value = Op::identity();
     for (long long k = begin + tid; k < (long long)end; k += BLOCK)
         value = Op::combine(value, Op::lift(row[k], k));
 
-    // Tree: inside each warp; then every thread adds up the warps' partials.
+    // Tree: within each warp; then every thread adds up the partials of all warps.
     value = fold_warp(value);
     if (lane == 0)
         shared[warp] = value;
@@ -48,7 +48,7 @@ extern "C" __global__ void reduce_reshape(const In *in, Out *out, size_t n, size
     for (unsigned k = 1; k < BLOCK / 32; k++)
         value = Op::combine(value, shared[k]);
 
-    // Write: one partial a part.
+    // Write: one partial per part.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(value);
 }

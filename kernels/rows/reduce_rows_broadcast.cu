@@ -1,7 +1,7 @@
 /*+++
-title      = "One block a row, shuffles and broadcast"
-change     = "Warps fold themselves by shuffles; then every thread adds up the warps' partials, one after another."
-expect     = "One block barrier instead of nine. On long rows loading decides, and both versions are equal."
+title      = "One block per row, shuffles and broadcast"
+change     = "Warps reduce by shuffles; then every thread adds up the partials of all warps."
+expect     = "One block barrier instead of nine. On long rows loading dominates, and both versions are equal."
 after      = "reduce_rows_tree"
 scope      = "rows"
 grid       = "block_per_row"
@@ -12,11 +12,9 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "multi_add", "shuffle", "broadcast"]
 +++*/
-// The tree makes a block wait at every step. Here only the warps' partials go through shared
-// memory, behind one barrier. All lanes of a warp then read the same cell at the same time, which
-// the hardware serves with one broadcast, and no warp has to wait for another. The price: one
-// addition after the other, one fewer than there are warps. No stride is tied to a power of two:
-// any whole number of warps will do.
+// A tree makes a block wait at every step. Here only the partials of the warps go through shared
+// memory, behind one barrier. The cost is one dependent addition per warp. The block may have any
+// whole number of warps, not only a power of two.
 __device__ Acc fold_warp(Acc value)
 {
 #pragma unroll
@@ -31,13 +29,14 @@ extern "C" __global__ void reduce_rows_broadcast(const In *in, Out *out, size_t 
     const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const In *row = in + blockIdx.x * n;
 
-    // Load: a thread with nothing to add brings the identity, so the tree needs no bounds.
-    // Signed indices cannot wrap, so the compiler counts the rounds and unrolls them, loads first.
+    // Load: a thread without elements contributes the identity, so the tree needs no bounds check.
+    // With signed indices, which cannot wrap, the compiler unrolls the loop and issues the loads first.
     Acc value = Op::identity();
     for (long long k = tid; k < (long long)n; k += BLOCK)
         value = Op::combine(value, Op::lift(row[k], k));
 
-    // Tree: inside each warp; then every thread adds up the warps' partials.
+    // Tree: within each warp; then every thread adds up the partials of all warps. All lanes of a warp read
+    // the same address, which shared memory serves as one broadcast.
     value = fold_warp(value);
     if (lane == 0)
         shared[warp] = value;
@@ -46,7 +45,7 @@ extern "C" __global__ void reduce_rows_broadcast(const In *in, Out *out, size_t 
     for (unsigned k = 1; k < BLOCK / 32; k++)
         value = Op::combine(value, shared[k]);
 
-    // Write: one answer a row.
+    // Write: one result per row.
     if (tid == 0)
         out[blockIdx.x] = Op::finish(value);
 }

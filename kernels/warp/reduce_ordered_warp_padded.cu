@@ -1,7 +1,7 @@
 /*+++
-title      = "One warp a row, order kept, padded"
-change     = "All lanes go through all steps; 16 cells behind the data hold the identity for those that reach past it."
-expect     = "No branch and no remainder, half as much shared memory again, twice the warp barriers."
+title      = "One warp per row, order kept, padded"
+change     = "All lanes run all steps; 16 padding elements behind the data hold the identity."
+expect     = "No branch and no remainder, for half as much shared memory again and twice the warp barriers."
 after      = "reduce_ordered_warp"
 scope      = "warp"
 grid       = "warp_per_row"
@@ -12,17 +12,17 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["no_divergence", "no_bank_conflict", "warp_unroll", "order_kept", "padding"]
 +++*/
-// Asking which lanes may work costs as much as the work. Here all do, and since lane 31 reaches as far
-// as cell 47, the cells from 32 on hold the identity. Every lane ends with the product of a range that
-// begins at its own cell; only cell 0's is the answer. Lane t reads what lane t + s writes in the same
-// step, so each step needs __syncwarp() twice.
-__device__ void fold_warp(Acc *cells, unsigned lane)
+// Deciding which lanes are active costs as much as the additions. Here all lanes are active. Lane 31
+// reads up to element 46, so the elements from 32 on hold the identity. Every lane ends with the
+// product of a range that starts at its own element; only that of lane 0 is the result.
+__device__ void fold_warp(Acc *values, unsigned lane)
 {
 #pragma unroll
+    // Lane t reads what lane t + s writes in the same step, so each step needs two warp barriers.
     for (unsigned stride = 1; stride < 32; stride *= 2) {
-        const Acc value = Op::combine(cells[lane], cells[lane + stride]);
+        const Acc value = Op::combine(values[lane], values[lane + stride]);
         __syncwarp();
-        cells[lane] = value;
+        values[lane] = value;
         __syncwarp();
     }
 }
@@ -32,20 +32,20 @@ extern "C" __global__ void reduce_ordered_warp_padded(const In *in, Out *out, si
     __shared__ Acc shared[BLOCK / 32 * 48];
     const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const size_t row = (size_t)blockIdx.x * (BLOCK / 32) + warp;
-    Acc *cells = shared + warp * 48;
+    Acc *values = shared + warp * 48;
     if (row >= rows)
         return;
 
-    // Load: a lane past the end of its row brings the identity, so the tree needs no bounds.
-    cells[lane] = lane < n ? Op::lift(in[row * n + lane], lane) : Op::identity();
+    // Load: a lane past the end of its row contributes the identity, so the tree needs no bounds check.
+    values[lane] = lane < n ? Op::lift(in[row * n + lane], lane) : Op::identity();
     if (lane < 16)
-        cells[32 + lane] = Op::identity();
+        values[32 + lane] = Op::identity();
     __syncwarp();
 
-    // Tree: every lane takes in the range to its right.
-    fold_warp(cells, lane);
+    // Tree: every lane combines its range with the next one.
+    fold_warp(values, lane);
 
-    // Write: one answer a row.
+    // Write: one result per row.
     if (lane == 0)
-        out[row] = Op::finish(cells[0]);
+        out[row] = Op::finish(values[0]);
 }

@@ -1,7 +1,7 @@
 /*+++
-title      = "One warp a row, a single condition"
-change     = "The lower 16 lanes go through all steps; what the upper ones of them compute is never used."
-expect     = "Four conditions fewer. Today the barriers that then become necessary may cost what was won."
+title      = "One warp per row, a single condition"
+change     = "The lower 16 lanes run all steps; values that the upper ones of them compute are never used."
+expect     = "Four conditions fewer. The warp barriers that become necessary today may cost what was gained."
 after      = "reduce_warp_conditional"
 scope      = "warp"
 grid       = "warp_per_row"
@@ -11,18 +11,18 @@ block      = 256
 blocks     = [32, 64, 96, 128, 160, 192, 224, 256, 384, 512, 640, 768, 896, 1024]
 techniques = ["warp_unroll", "no_bank_conflict", "no_divergence"]
 +++*/
-// A warp saves nothing by letting lanes rest, but it pays for asking which may. Here lanes 0 to 15 work
-// to the end and only cell 0 counts in the end. Now lane t reads cell t + s while lane t + s writes it,
-// so each step needs __syncwarp() twice: between reading and writing, and before the next read. Their
-// mask names the 16 lanes that are there.
-__device__ void fold_warp(Acc *cells, unsigned lane)
+// Inactive lanes save a warp nothing, but deciding which lanes are active costs instructions. Here
+// lanes 0 to 15 execute all steps, and only element 0 is used in the end.
+__device__ void fold_warp(Acc *values, unsigned lane)
 {
     if (lane < 16) {
 #pragma unroll
+        // Lane t reads element t + s while lane t + s writes it, so each step needs two warp barriers:
+        // between reading and writing, and before the next read. Their mask names the 16 lanes here.
         for (unsigned stride = 16; stride > 0; stride /= 2) {
-            const Acc value = Op::combine(cells[lane], cells[lane + stride]);
+            const Acc value = Op::combine(values[lane], values[lane + stride]);
             __syncwarp(0x0000ffffu);
-            cells[lane] = value;
+            values[lane] = value;
             __syncwarp(0x0000ffffu);
         }
     }
@@ -33,18 +33,18 @@ extern "C" __global__ void reduce_warp_simplified(const In *in, Out *out, size_t
     __shared__ Acc shared[BLOCK];
     const unsigned tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const size_t row = (size_t)blockIdx.x * (BLOCK / 32) + warp;
-    Acc *cells = shared + warp * 32;
+    Acc *values = shared + warp * 32;
     if (row >= rows)
         return;
 
-    // Load: a lane past the end of its row brings the identity, so the tree needs no bounds.
-    cells[lane] = lane < n ? Op::lift(in[row * n + lane], lane) : Op::identity();
+    // Load: a lane past the end of its row contributes the identity, so the tree needs no bounds check.
+    values[lane] = lane < n ? Op::lift(in[row * n + lane], lane) : Op::identity();
     __syncwarp();
 
-    // Tree: the lower half takes in the upper half.
-    fold_warp(cells, lane);
+    // Tree: the lower half of the lanes adds the values of the upper half.
+    fold_warp(values, lane);
 
-    // Write: one answer a row.
+    // Write: one result per row.
     if (lane == 0)
-        out[row] = Op::finish(cells[0]);
+        out[row] = Op::finish(values[0]);
 }

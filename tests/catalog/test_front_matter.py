@@ -41,6 +41,38 @@ def test_valid_front_matter_is_loaded(mine: Path) -> None:
     assert kernel.why_not_items(4) == "has 1 item per thread, not 4"
 
 
+HEADER = "#pragma once\n__device__ Acc twice(Acc a) { return Op::combine(a, a); }\n"
+USES_HEADER = GOOD.replace("extern", '#include "twice.cuh"\nextern')
+
+
+def test_a_header_with_pragma_once_is_part_of_the_kernel(mine: Path) -> None:
+    mine.write_text(USES_HEADER)
+    mine.with_name("twice.cuh").write_text(HEADER)
+    kernel = load_kernel(mine)
+    lines = source(kernel, reduction_of("sum", "float32"), "only", 256, 1).text.splitlines()
+    start = lines.index('#line 1 "twice.cuh"')
+    assert lines[start + 2] == "__device__ Acc twice(Acc a) { return Op::combine(a, a); }"
+    assert "#pragma once" not in lines
+    after = lines.index(f'#line 12 "{mine}"')
+    assert lines[after + 1] == mine.read_text().splitlines()[11]
+
+
+def test_a_change_of_a_header_changes_the_kernel(mine: Path) -> None:
+    mine.write_text(USES_HEADER)
+    mine.with_name("twice.cuh").write_text(HEADER)
+    before = load_kernel(mine).sha
+    mine.with_name("twice.cuh").write_text(HEADER.replace("(a, a)", "(a, Op::identity())"))
+    assert load_kernel(mine).sha != before
+
+
+def test_other_headers_are_left_to_the_compiler(mine: Path) -> None:
+    mine.write_text(USES_HEADER)
+    mine.with_name("twice.cuh").write_text(HEADER.replace("#pragma once\n", ""))
+    kernel = load_kernel(mine)
+    assert kernel.headers == ()
+    assert kernel.code == kernel.text
+
+
 def test_what_is_counted_in_bytes_follows_the_type() -> None:
     kernel = load_registry().kernels["reduce_tiles"]
     assert [kernel.items_of(size) for size in (1, 2, 4, 8)] == [64, 32, 16, 8]

@@ -21,7 +21,7 @@ FAMILIES = sorted(path for path in KERNELS.iterdir() if any(path.glob("*.[ct]*")
 
 
 def section(title: str) -> str:
-    """What stands in the README between a heading and the next."""
+    """The text of the README between a heading and the next."""
     return README.split(f"\n{title}\n", 1)[1].split("\n#", 1)[0]
 
 
@@ -49,7 +49,7 @@ def test_what_is_injected_is_found() -> None:
 
 
 def test_the_readme_names_what_is_injected() -> None:
-    text = section("## What a text may use")
+    text = section("## Names that a kernel may use")
     for name in injected():
         assert re.search(rf"`(Op::)?{name}\b", text), name
 

@@ -13,7 +13,7 @@ from difflib import unified_diff
 
 #: Comments, directives, strings, and what only tells the compiler how many registers there are.
 _LEFT_ALONE = re.compile(
-    r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*|\"[^\"\n]*\"|constexpr unsigned HELD =[^\n]*",
+    r"/\*.*?\*/|//[^\n]*|^[ \t]*#[^\n]*|\"[^\"\n]*\"|constexpr unsigned (?:LL_)?MIN_BLOCKS =[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
 _ARGUMENT = r"((?:[^(),]|\((?:[^()]|\([^()]*\))*\))+)"
