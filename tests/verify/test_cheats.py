@@ -58,20 +58,15 @@ def op(path: Path) -> str:
     return (load_kernel(path).ops or ("sum",))[0]
 
 
-#: Cheats that only large sizes or several operators reject, after two seconds and more.
-LONG = (
-    "counts_in_32_bits",
-    "special_size",
-    "wants_it_aligned",
-    "skips_nan",
-    "leaves_half_for_later",
-)
+#: Cheats that only large sizes or several operators reject, after two and after four seconds.
+LONG = ("special_size", "skips_nan", "leaves_half_for_later")
+SLOW = ("counts_in_32_bits", "wants_it_aligned")
 
 
 def parameters() -> list[object]:
     cases: list[object] = []
     for path in (path for path in CHEATS if path not in TIMED):
-        marks = [pytest.mark.long] if path.stem in LONG else []
+        marks = [pytest.mark.long] * (path.stem in LONG) + [pytest.mark.slow] * (path.stem in SLOW)
         if not claim(path).caught:
             reason = f"no net yet: {claim(path).net}"
             marks = [*marks, pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)]

@@ -88,7 +88,7 @@ def test_a_slow_file_gets_advice(cudareduce: Call, tmp_path: Path) -> None:
 __global__ void total(const int *a, int *out, int n)
 {
     __shared__ int buf[1024];
-    for (int loop = 0; loop < 200; loop++) {
+    for (int loop = 0; loop < 20; loop++) {
         int sum = 0;
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
             sum += a[i];
@@ -106,7 +106,7 @@ __global__ void total(const int *a, int *out, int n)
 }
 int main() { int *a, *out; total<<<1024, 512>>>(a, out, 1 << 20); }
 """)
-    code, out, _ = cudareduce("verify", file, "--backend", "cpu", "--time-limit", 0.3)
+    code, out, _ = cudareduce("verify", file, "--backend", "cpu", "--time-limit", 0.05)
     said = " ".join(out.split())
     assert code == 4, out
     advice = re.search(r"elements are quicker: (--n .* --time-limit 60)", said)

@@ -77,7 +77,7 @@ def test_rejected_by_results(path: Path, cache: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(p, id=p.stem, marks=[pytest.mark.long] * (p.stem == "pipeline_released_early"))
+        pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem == "pipeline_released_early"))
         for p in WRONG if "hazard" in nets(p)
     ],
 )  # fmt: skip
