@@ -18,7 +18,7 @@ VERDICTS = [
     "tests/test_corpus.py",  # tests/wrong_kernels, tests/right_kernels
     "tests/verify/test_wrong_kernels.py",
     "tests/verify/test_cheats.py",
-    "tests/verify/test_large_index.py::test_wrong_kernels",
+    "tests/verify/test_large_index.py::test_kernels_that_lose_large_indices_are_rejected",
 ]
 MUTANTS = ["tests/mutants/test_mutants.py::test_as_many_mutants_are_killed_as_before"]
 QUICK = [*GOLDEN, *SCHEMA, "tests/verify/test_wrong_kernels.py"]

@@ -134,7 +134,7 @@ def bench(runner: Runner) -> None:
 
 
 @pytest.mark.long
-def test_github_answers(runner: Runner) -> None:
+def test_the_github_example_fails_for_a_wrong_kernel(runner: Runner) -> None:
     steps = jobs("GitHub Actions")["answers"]
     kernel = runner.checkout / "kernels" / "ladder" / f"{KEPT[1]}.cu"
     kernel.write_text(kernel.read_text().replace("i < n", "i + 1 < n"))
@@ -144,7 +144,7 @@ def test_github_answers(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_github_timed(runner: Runner) -> None:
+def test_the_github_example_compares_and_comments(runner: Runner) -> None:
     steps = jobs("GitHub Actions")["timed"]
     assert len(steps) == 2
     for step in steps:
@@ -165,7 +165,7 @@ def test_github_timed(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_github_series(runner: Runner) -> None:
+def test_the_github_example_stores_a_series_and_finds_a_regression(runner: Runner) -> None:
     """Runs are added to a branch and pushed, and a step that holds for two of them fails."""
     bench(runner)
     remote, there = runner.checkout.parent / "remote.git", runner.checkout / "history"
@@ -194,7 +194,7 @@ def test_github_series(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_gitlab_timed(runner: Runner) -> None:
+def test_the_gitlab_example_fails_for_a_slower_kernel(runner: Runner) -> None:
     bench(runner)
     del runner.environment["GITHUB_ACTIONS"], runner.environment["GITHUB_STEP_SUMMARY"]
     slow(runner.checkout)
@@ -255,7 +255,9 @@ def test_actions_of_others_are_named_by_their_commit() -> None:
 @pytest.mark.parametrize(
     ("title", "job"), [("GitHub Actions", "compiled"), ("GitLab", "kernels:compiled")]
 )
-def test_compiled(runner: Runner, title: str, job: str) -> None:
+def test_the_ci_example_without_a_gpu_passes_as_written(
+    runner: Runner, title: str, job: str
+) -> None:
     [line] = [line for line in PAGE.splitlines() if line.endswith("--update-baseline")]
     path = runner.checkout / "results" / "compile" / "nvcc-13.0.json"
     path.parent.mkdir(parents=True)

@@ -17,7 +17,7 @@ DEGREES = (1.0, 1.3, 2.0, 4.7, 5.0, 8.0, 15.8, 16.0, 40.0, 137.2, 1e3, 1e4)
 
 
 @pytest.mark.parametrize("freedom", DEGREES)
-def test_student_tail(freedom: float) -> None:
+def test_the_tail_of_the_t_distribution_is_that_of_scipy(freedom: float) -> None:
     from scipy.special import stdtr  # here: it takes long to load
 
     for t in (0.0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.96, 3.0, 7.5, 20.0, 37.0, 1e3, 1e6):
@@ -26,7 +26,7 @@ def test_student_tail(freedom: float) -> None:
 
 
 @pytest.mark.parametrize("freedom", DEGREES)
-def test_student_quantile(freedom: float) -> None:
+def test_quantiles_of_the_t_distribution_are_those_of_scipy(freedom: float) -> None:
     from scipy.special import stdtrit
 
     for tail in (0.49, 0.4, 0.25, 0.1, 0.05, 0.025, 0.01, 1e-3, 1e-5, 1e-8, 1e-12):
@@ -40,7 +40,7 @@ def test_a_quantile_needs_degrees_of_freedom(freedom: float) -> None:
     assert math.isnan(student_quantile(0.01, freedom))
 
 
-def test_incomplete_beta() -> None:
+def test_the_incomplete_beta_function_is_that_of_scipy() -> None:
     from scipy.special import betainc
 
     for a in (0.5, 1, 2.5, 30, 1000):

@@ -28,7 +28,9 @@ def tool(folder: Path, script: str, name: str = "nvcc") -> Path:
         ("#!/bin/sh\ncat /dev/zero\n", 0.1, "does not end within 0.1 s"),
     ],
 )
-def test_a_broken_tool(tmp_path: Path, script: str, limit_s: float, problem: str) -> None:
+def test_the_problem_of_a_broken_tool_is_reported(
+    tmp_path: Path, script: str, limit_s: float, problem: str
+) -> None:
     said = machine.run_version(str(tool(tmp_path, script)), limit_s).problem
     # One that never stops talking ends as it finds no one who listens, or at its time limit.
     assert said == problem or ("/dev/zero" in script and said is not None)

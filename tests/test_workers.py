@@ -135,7 +135,7 @@ def test_a_worker_that_does_not_start_has_exited() -> None:
     assert event.last_line.startswith("TypeError")
 
 
-def test_limits(pool: WorkerPool[Counter]) -> None:
+def test_a_call_ends_at_its_limit_of_wall_or_processor_time(pool: WorkerPool[Counter]) -> None:
     assert pool.worker().call(Counter.wait, 99, Limit(0.3)) == TimedOut(Limit(0.3))
     limit = Limit(0.2, "cpu")
     assert pool.worker().call(Counter.spin, limit.seconds) == TimedOut(limit)

@@ -85,7 +85,7 @@ def test_a_bench_on_few_sms(cudareduce: Call, gpu: FakeGpu) -> None:
     assert whole["grid"] > 2 and whole["block"] < 1024
 
 
-def test_speedups_are_against_the_same_number(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_speedups_compare_equal_numbers_of_sms(cudareduce: Call, gpu: FakeGpu) -> None:
     records = run(
         cudareduce, "bench", TILES, FILL, "--sms", "2,1", "--n", "2^15", "--baseline-kernel", FILL
     )["records"]
@@ -129,7 +129,7 @@ def test_answers_on_few_sms(cudareduce: Call) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_range_doubles(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_a_range_of_sms_doubles_from_step_to_step(cudareduce: Call, gpu: FakeGpu) -> None:
     found = run(cudareduce, "bench", FILL, "--sms", "1..5,3", "--n", "2^12", "--rounds", "1")
     assert found["protocol"]["sms"] == [1, 2, 4, 3]
 
@@ -184,7 +184,9 @@ def test_a_check_measures_on_the_same_sms_again(
 
 
 @pytest.mark.long
-def test_beside_libraries(cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_use_all_sms_beside_capped_kernels(
+    cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Libraries take no cap: their rows are of all SMs, and kernels are told apart by theirs."""
     use_fakes(monkeypatch, "FINE")
     with fake_gpu(monkeypatch, cache):

@@ -153,7 +153,7 @@ def test_files_with_libraries_are_compared(beside: Call, cudareduce: Call, tmp_p
 
 
 @pytest.mark.long
-def test_verify(beside: Call) -> None:
+def test_verify_has_a_row_for_each_library(beside: Call) -> None:
     code, out, _ = beside("FINE,FAILING", "verify", KERNEL)
     assert code == 3
     table = (line.split() for line in out.splitlines() if line.startswith(" "))
@@ -205,7 +205,7 @@ def test_edges_are_tried_once_where_no_library_is_wrong(
 
 
 @pytest.mark.long
-def test_sweep(beside: Call) -> None:
+def test_sweep_ranks_libraries_and_names_wrong_ones_once(beside: Call) -> None:
     """Lines are those of the pass that libraries are in; what has none is told once."""
     code, out, err = beside("FINE,WRONG_CUB", "sweep", KERNEL, "--n", "2^10..2^12", "--rounds", "6")
     assert code == 3, err
@@ -223,7 +223,7 @@ def test_what_is_too_much_stays_so(cudareduce: Call) -> None:
     assert [cudareduce(*ask, *more)[0] for more in ((), ("--peers", "cub"))] == [4, 4]
 
 
-def test_on_the_cpu(cudareduce: Call) -> None:
+def test_libraries_are_skipped_on_the_cpu(cudareduce: Call) -> None:
     code, out, _ = cudareduce(
         "bench", KERNEL, "--n", "1000", "--backend", "cpu", "--peers", "thrust", "--quiet"
     )
@@ -232,7 +232,7 @@ def test_on_the_cpu(cudareduce: Call) -> None:
     assert f"{skip}peer:thrust:as_called" in " ".join(out.split())
 
 
-def test_on_the_cpu_where_it_works(
+def test_on_the_cpu_libraries_without_a_gpu_are_measured(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use_fakes(monkeypatch, "ON_CPU,FINE")
@@ -250,7 +250,9 @@ def test_on_the_cpu_where_it_works(
 
 
 @pytest.mark.long
-def test_graphs(beside: Call, tmp_path: Path) -> None:
+def test_a_library_call_that_is_not_captured_in_a_graph_is_reported(
+    beside: Call, tmp_path: Path
+) -> None:
     """A call that cannot be captured, or leaves nothing in the graph, says so in a row."""
     stored = tmp_path / "run.json"
     code, out, _ = beside(
@@ -281,7 +283,7 @@ def test_a_first_pass_has_no_library(beside: Call) -> None:
     )
 
 
-def test_what_it_is_called(cudareduce: Call) -> None:
+def test_an_unknown_library_is_a_usage_error(cudareduce: Call) -> None:
     code, _, err = cudareduce("bench", KERNEL, "--peers", "cubb")
     assert code == 2
     assert "'cubb' is not one of: cub, thrust, torch, triton" in err

@@ -161,7 +161,9 @@ def test_libraries_are_not_given_maps(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_check_repeats_a_map_that_is_said(cudareduce: Call, gpu: FakeGpu, tmp_path: Path) -> None:
+def test_check_needs_the_transform_of_its_baseline(
+    cudareduce: Call, gpu: FakeGpu, tmp_path: Path
+) -> None:
     file = tmp_path / "run.json"
     code, _, err = bench(cudareduce, V7, "--map", "a*a", "--json", file)
     assert code == 0, err

@@ -198,7 +198,7 @@ def test_a_cold_time_above_theory_is_an_alarm(cudareduce: Call) -> None:
     assert record["time_us"] is None
 
 
-def test_a_budget_holds(cudareduce: Call) -> None:
+def test_a_run_ends_within_max_time(cudareduce: Call) -> None:
     began = time.monotonic()
     code, out, _ = cudareduce(
         "bench", "all", "--n", "2^26", "--max-time", 6, "--rounds", 99, "--format", "json",

@@ -36,7 +36,7 @@ def test_what_must_fit_is_said() -> None:
 
 
 @pytest.mark.parametrize(("n", "near"), [(0, (0,)), (1, (0, 4)), (4, (4,)), (1001, (1000, 1004))])
-def test_sizes_nearby(n: int, near: tuple[int, ...]) -> None:
+def test_the_nearest_sizes_that_meet_a_condition(n: int, near: tuple[int, ...]) -> None:
     assert Condition(multiple=4).nearest_sizes(n) == near
 
 

@@ -15,7 +15,7 @@ SHAPES = ROOT / "tests" / "foreign_shapes"
 
 
 @pytest.mark.slow
-def test_a_corpus_of_three(
+def test_a_corpus_of_three_external_files_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "files" / "theirs"

@@ -165,7 +165,7 @@ def odd_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
      ("loop", "symbolic link"), ("empty", ""), ("bytes", "not a text file"),
      ("huge", "more than 4 MiB")],
 )  # fmt: skip
-def test_kernels_that_are_no_plain_files(
+def test_a_kernel_file_that_is_no_regular_file_is_refused(
     cudareduce: Call, odd_files: Path, command: str, name: str, message: str
 ) -> None:
     assert message in refused(cudareduce(command, f"{name}.cu"))
@@ -181,14 +181,14 @@ def test_kernels_that_are_no_plain_files(
     ids=lambda words: " ".join(map(str, words)).replace(str(ROOT), ""),
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "folder.cu", "loop.cu", "bytes.cu"])
-def test_inputs_that_are_no_plain_files(
+def test_an_input_that_is_no_regular_file_is_refused(
     cudareduce: Call, odd_files: Path, command: tuple[object, ...], name: str
 ) -> None:
     refused(cudareduce(*command, name))
 
 
 @pytest.mark.parametrize("name", ["compare", "check", "report", "show", "completion", "reproduce"])
-def test_bare_commands(
+def test_a_command_without_its_arguments_is_refused(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

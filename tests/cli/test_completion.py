@@ -43,7 +43,7 @@ def test_short_names_and_families() -> None:
     assert "v7_shuffle" not in offered("bench", "")
 
 
-def test_suites(registry: Registry) -> None:
+def test_names_of_suites_are_completed(registry: Registry) -> None:
     assert offered("reproduce", "") == sorted(registry.suites)
     assert offered("reproduce", "nothing") == []
     assert {*registry.suites, "peers"} <= set(offered("list", ""))
@@ -63,7 +63,7 @@ def test_files_and_folders_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monke
     assert offered("compare", "m") == ["file:m"]
 
 
-def test_lists_with_commas() -> None:
+def test_the_last_item_of_a_list_is_completed() -> None:
     assert offered("bench", "--op", "m") == ["min", "max", "mean", "matmul"]
     assert offered("bench", "--op", "sum,m") == ["sum,min", "sum,max", "sum,mean", "sum,matmul"]
     assert offered("bench", "--op", "min,max,m") == ["min,max,mean", "min,max,matmul"]

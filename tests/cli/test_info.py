@@ -72,7 +72,7 @@ def test_headers_of_a_package_are_in_the_command(
         ("#!/bin/sh\nwhile :; do :; done\n", 0.1, ": does not end within 0.1 s"),
     ],
 )
-def test_broken_tools(
+def test_info_reports_tools_that_do_not_work(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str,
     limit_s: float, said: str,
 ) -> None:  # fmt: skip

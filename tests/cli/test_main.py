@@ -239,7 +239,9 @@ def test_info_names_what_is_missing(cudareduce: Call) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_input(cudareduce: Call, arguments: list[str], code: int, message: str) -> None:
+def test_a_wrong_command_line_is_one_line_of_error(
+    cudareduce: Call, arguments: list[str], code: int, message: str
+) -> None:
     got, out, err = cudareduce(*arguments)
     assert (got, out) == (code, "")
     assert message in err
@@ -255,7 +257,7 @@ def test_beyond_memory_is_a_skip_row(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_rows(cudareduce: Call) -> None:
+def test_rows_are_verified_for_any_number_and_length(cudareduce: Call) -> None:
     rows = ("bench", "reduce_rows_tree", "reduce_warp_registers", "--format", "json", *ON_CPU)
     for n, count in ((0, 3), (31, 5), (32, 0)):
         code, out, _ = cudareduce(*rows, "--n", n, "--rows", count)
@@ -314,7 +316,7 @@ def test_a_kernel_that_does_not_compile(cudareduce: Call, mine: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_a_wrong_answer(cudareduce: Call, mine: Path) -> None:
+def test_a_wrong_result_ends_with_3(cudareduce: Call, mine: Path) -> None:
     mine.write_text(MINE.replace("k < BLOCK", "k < BLOCK - 1"))
     code, out, _ = cudareduce("bench", mine, "--n", 1000, *ON_CPU)
     assert code == 3

@@ -209,7 +209,7 @@ def test_a_kernel_of_the_user_is_run(collective: Ranks, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_table(collective: Ranks) -> None:
+def test_a_collective_has_a_table_with_wrong_engines_first(collective: Ranks) -> None:
     code, out, _ = collective("all-reduce", "--engine", "host,peer:no_barrier", "--n", 40)
     assert code == 3
     lines = out.splitlines()

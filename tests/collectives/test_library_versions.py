@@ -191,7 +191,7 @@ def test_an_interrupt_before_the_first_result_is_not_an_error_of_the_environment
         check_library(request_of(copy))
 
 
-def test_the_command_line(
+def test_a_wrong_option_for_library_versions_is_named(
     cudareduce: Callable[..., tuple[int, str, str]], old: Path, copy: Path, tmp_path: Path
 ) -> None:
     """Valid options need two GPUs; an invalid option is named."""

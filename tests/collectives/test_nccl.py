@@ -209,7 +209,7 @@ def library(folder: Path, body: str) -> Path:
     return path
 
 
-def test_the_version_of_a_file(tmp_path: Path) -> None:
+def test_the_version_of_an_nccl_library_is_read_from_its_file(tmp_path: Path) -> None:
     assert version_in(compile_nccl(tmp_path, "sound", "VERSION=22703")) == "2.27.3"
 
 

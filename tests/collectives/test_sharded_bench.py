@@ -28,7 +28,7 @@ right: the same bits on all ranks
 
 
 @pytest.mark.slow
-def test_the_table(ranks: Ranks, tmp_path: Path) -> None:
+def test_a_sharded_array_has_a_table_of_kernels_and_exchanges(ranks: Ranks, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     code, out, err = ranks("bench", "auto", "reduce_v7_shuffle", "--gpus", 2, "--n", 5000,
                            "--backend", "cpu", "--json", path)  # fmt: skip

@@ -237,7 +237,7 @@ def test_too_few_rounds_decide_nothing(cudareduce: Call, baseline: Path, tree: P
 
 
 @pytest.mark.long
-def test_another_machine(
+def test_a_baseline_of_another_gpu_is_not_compared(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     ask = ("check", "--baseline", baseline, "--kernels", tree, "--quiet", "--no-same-code")
@@ -281,7 +281,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.long
-def test_a_revision(cudareduce: Call, tree: Path) -> None:
+def test_check_compares_with_a_revision_of_git(cudareduce: Call, tree: Path) -> None:
     git(tree.parent, "init", "-q")
     git(tree.parent, "add", "mine")
     git(tree.parent, "commit", "-qm", "before")
@@ -359,7 +359,7 @@ def test_a_checkout_of_another_user_is_reported_with_the_message_of_git(
     assert "safe.directory" in err
 
 
-def test_without_a_gpu(
+def test_check_without_a_gpu_is_an_environment_error(
     cudareduce: Call, baseline: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cudareduce.errors import EnvironmentProblem
@@ -406,7 +406,7 @@ def test_a_slower_warp_kernel_is_measured_twice_like_any_other(
 
 
 @pytest.mark.long
-def test_two_trees_on_rows(cudareduce: Call, tmp_path: Path) -> None:
+def test_two_trees_are_compared_on_rows(cudareduce: Call, tmp_path: Path) -> None:
     head, base = tmp_path / "head", tmp_path / "base"
     [source] = kernels_folder().glob("*/reduce_rows_tree.cu")
     text = re.sub(r"after .*\n", "", source.read_text()).replace(source.stem, "kernel_r")

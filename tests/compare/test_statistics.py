@@ -47,7 +47,9 @@ def verdict(rng: np.random.Generator, factor: float, drift: float, rules: Rules)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.003, 0.01])
-def test_false_verdicts(drift: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identical_code_is_rarely_called_slower_or_faster(
+    drift: float, capsys: pytest.CaptureFixture[str]
+) -> None:
     """200 comparisons of identical code, with the guard off, at a threshold of 2 %."""
     rng = np.random.default_rng(1)
     found = Counter(verdict(rng, 1.0, drift, RULES) for _ in range(200))
@@ -234,7 +236,7 @@ def test_autocorrelated_rounds_widen_the_interval_and_are_named() -> None:
         assert row.in_doubt
 
 
-def test_the_scatter_of_unchanged_kernels_is_named() -> None:
+def test_scatter_of_unchanged_kernels_is_the_reason_of_uncertain() -> None:
     rng = np.random.default_rng(3)
     old, new = (MACHINES["2 % per kernel and process"](rng) for _ in range(2))
     rows = compare(run_records(old, "old", 6), run_records(new, "new", 6), Rules(Thresholds()))

@@ -103,7 +103,9 @@ def test_the_hosts_time_of_a_library_is_not_compared() -> None:
         (case(time_us=None, rounds_us=(), cubin_sha="x"), "UNCERTAIN", "the new run has no time"),
     ],
 )
-def test_one_verdict(new: Record | None, verdict: str, reason: str) -> None:
+def test_two_records_of_a_kernel_have_a_verdict_and_a_reason(
+    new: Record | None, verdict: str, reason: str
+) -> None:
     row = one(OLD, new)
     assert row.verdict == verdict
     assert reason in row.reason
@@ -447,7 +449,7 @@ def test_a_machine_that_changes_between_measurements_blames_no_kernel(
     assert (machine(rows, FIVE) is not None, exit_code(report(rows), Judging())) == (True, 4)
 
 
-def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -> None:
+def test_drift_between_two_measurements_has_the_verdict_machine() -> None:
     old = beside_controls(1, 40)
     rows = compare(old, beside_controls(1, 48), FIVE)
     assert (rows[-1].verdict, machine(rows, FIVE)) == ("SLOWER", None)
@@ -471,7 +473,9 @@ def test_a_machine_that_has_changed_by_the_second_measurement_is_the_verdict() -
         ("NEW SAME", False, False, 0),
     ],
 )
-def test_exit_codes(words: str, strict: bool, allow: bool, code: int) -> None:
+def test_the_exit_code_follows_from_the_worst_verdict(
+    words: str, strict: bool, allow: bool, code: int
+) -> None:
     rows = [Row(None if word == "NEW" else OLD, OLD, word) for word in words.split()]
     assert exit_code(report(rows), Judging(strict=strict, allow_gone=allow)) == code
 
@@ -496,7 +500,7 @@ def test_machines_are_compared_by_their_properties() -> None:
         assert len(match(H200, replace(H200, **other)).differences) == 1
 
 
-def test_stored_runs_are_simulated_and_say_so() -> None:
+def test_the_stored_example_runs_are_marked_as_simulated() -> None:
     for path in (BEFORE, AFTER):
         assert "no GPU made these times" in load(path).tool["simulated"]
 
@@ -598,7 +602,7 @@ def test_an_improvement_never_fails(cudareduce: Call, tmp_path: Path) -> None:
     assert cudareduce("compare", BEFORE, quick, "--strict")[0] == 0
 
 
-def test_markdown_and_json(cudareduce: Call, tmp_path: Path) -> None:
+def test_markdown_and_json_have_the_same_verdicts(cudareduce: Call, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     code, out, _ = cudareduce(
         "compare", BEFORE, AFTER, "--format", "json", "--markdown", page, "--threshold", "2%"
@@ -996,7 +1000,7 @@ def test_results_of_the_emulator_are_refused_as_timings(cudareduce: Call, tmp_pa
         assert "results from the CPU emulator, which have no times to compare" in err
 
 
-def test_another_machine(cudareduce: Call, tmp_path: Path) -> None:
+def test_runs_of_another_machine_are_not_compared(cudareduce: Call, tmp_path: Path) -> None:
     def elsewhere(device: DeviceInfo) -> Path:
         return stored(tmp_path / "elsewhere.json", run(8, device=device))
 

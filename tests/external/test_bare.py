@@ -179,7 +179,9 @@ def test_the_result_may_be_a_variable(tmp_path: Path) -> None:
         ({"arg": ("third.n=1",)}, "no kernel third; it has: first, second"),
     ],
 )
-def test_unknown_names(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_an_unknown_kernel_or_parameter_is_a_usage_error(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(UsageError, match=words.replace("(", r"\(").replace(")", r"\)")):
         kernels_of(TWO, tmp_path, **options)
 

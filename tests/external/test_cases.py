@@ -50,7 +50,7 @@ VERDICTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdict(cudareduce: Call, name: str) -> None:
+def test_an_external_case_has_its_verdict(cudareduce: Call, name: str) -> None:
     code, words = VERDICTS[name]
     done, out, err = cudareduce("verify", CASES / f"{name}.cu", "--backend", "cpu")
     assert done == code and words in out, out + err

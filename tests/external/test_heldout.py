@@ -73,7 +73,7 @@ def test_every_file_has_a_verdict() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdict(cudareduce: Call, name: str) -> None:
+def test_a_heldout_file_has_its_verdict(cudareduce: Call, name: str) -> None:
     code, words = VERDICTS[name]
     done, out, err = cudareduce("verify", FILES / f"{name}.cu", "--backend", "cpu")
     assert done == code and words in out + err, out + err

@@ -16,7 +16,7 @@ def test_an_argument_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "=1", "a=", "k.=1"])
-def test_a_broken_argument(text: str) -> None:
+def test_a_malformed_argument_of_a_kernel_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="is not NAME=WHAT: write as in --arg counter=zeroed:4"):
         read_argument(text)
 

@@ -141,7 +141,7 @@ def test_launches_are_recorded(idiom: Idiom, tmp_path: Path, cache: Path) -> Non
     assert recording.ended is None
 
 
-def test_a_whole_program(tmp_path: Path, cache: Path) -> None:
+def test_all_calls_of_a_program_are_recorded_in_order(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(
         KERNEL
@@ -181,7 +181,7 @@ int main() {
     assert recording.output == ("300 elements",)
 
 
-def test_managed_memory(tmp_path: Path, cache: Path) -> None:
+def test_managed_memory_is_recorded_as_device_memory(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(
         KERNEL
@@ -340,7 +340,7 @@ KNOBS = {
 
 
 @pytest.mark.parametrize("words", KNOBS)
-def test_other_sizes(words: str, tmp_path: Path, cache: Path) -> None:
+def test_host_code_is_recorded_at_other_sizes(words: str, tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     top, initial = KNOBS[words]
     path.write_text(KERNEL + SUM_MAIN.format(top=top, set=initial))
@@ -360,7 +360,7 @@ def test_a_square_has_other_sizes(tmp_path: Path, cache: Path) -> None:
     assert [recording.size for recording in recordings] == [1024, 4900]
 
 
-def test_no_other_sizes(tmp_path: Path, cache: Path) -> None:
+def test_host_code_without_a_size_has_no_other_recordings(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "file.cu"
     path.write_text(KERNEL + MAIN.format("sum<<<1, 32>>>(x, out, 1);"))
     assert HostFile(path, cache=cache).record_sizes((33,)) == ()

@@ -109,7 +109,7 @@ VERDICTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VERDICTS)
-def test_the_verdict(cudareduce: Call, name: str) -> None:
+def test_a_shape_of_external_code_has_its_verdict(cudareduce: Call, name: str) -> None:
     code, words = VERDICTS[name]
     [path] = SHAPES.glob(f"{name}.cu*")
     done, out, err = cudareduce("verify", path, "--backend", "cpu")
@@ -170,7 +170,7 @@ def test_a_command_to_copy_names_every_parameter() -> None:
         ("float *data", "data[0] += data[1];", ["data=in"]),
     ],
 )  # fmt: skip
-def test_a_command_to_copy_takes_what_is_written_for_the_result(
+def test_a_proposed_command_takes_the_written_pointer_as_the_result(
     parameters: str, body: str, roles: list[str]
 ) -> None:
     text = f"__global__ void k({parameters}) {{ {body} }}"

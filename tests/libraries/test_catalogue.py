@@ -48,11 +48,11 @@ def test_a_library_describes_each_problem_or_refuses_it(peer: Library) -> None:
     assert peer.name.partition(":")[0] in NAMES
 
 
-def test_ids_are_unique() -> None:
+def test_ids_of_libraries_are_unique() -> None:
     assert len({peer.id for peer in PEERS}) == len(PEERS)
 
 
-def test_list(cudareduce: Call) -> None:
+def test_list_shows_every_library(cudareduce: Call) -> None:
     code, out, _ = cudareduce("list", "peers", "--format", "json")
     assert code == 0
     assert [one["id"] for one in json.loads(out)] == [peer.id for peer in PEERS]

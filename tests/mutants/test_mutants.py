@@ -70,7 +70,7 @@ def _entry(fate: Fate) -> Entry:
     return Entry("toy", "bound", 1, "a < b", "a <= b", fate, "")
 
 
-def test_results_are_told(tmp_path: Path) -> None:
+def test_results_of_mutants_are_merged_and_summarised(tmp_path: Path) -> None:
     others: list[Fate] = ["same", "proved", "unbuilt", "survived", "survived", "survived"]
     entries = [*[_entry("killed")] * 97, *map(_entry, others)]
     for k in (0, 1):

@@ -14,7 +14,7 @@ from cudareduce.reduction.sizes import counted, parse_size, parse_sizes
      ("2^10-1", 1023), ("32Mi", 2**25), ("1k", 1000), ("2Gi", 2**31), ("1e6", 10**6),
      ("1.5e3", 1500), ("33_554_432", 2**25), ("1.15e2", 115), ("0" * 30 + "7", 7)],
 )  # fmt: skip
-def test_one_size(text: str, value: int) -> None:
+def test_a_size_may_have_a_power_or_a_suffix(text: str, value: int) -> None:
     assert parse_size(text) == value
 
 
@@ -69,12 +69,12 @@ def test_an_ambiguous_number_with_commas_is_a_usage_error() -> None:
 @pytest.mark.parametrize(
     "text", ["", "-1", "ten", "2^", "1.5", "1e-3", "1.0001e2", "2^999999", "1e99", "0x10", "2^49"]
 )
-def test_not_a_size(text: str) -> None:
+def test_what_is_no_size_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match=r"size|number|range|large"):
         parse_size(text)
 
 
-def test_lists_and_ranges() -> None:
+def test_lists_and_ranges_of_sizes_are_read() -> None:
     assert parse_sizes("2^20,2^24") == [2**20, 2**24]
     assert parse_sizes("2^10..2^13") == [1024, 2048, 4096, 8192]
     assert parse_sizes("3..13") == [3, 6, 12]
@@ -82,7 +82,7 @@ def test_lists_and_ranges() -> None:
 
 
 @pytest.mark.parametrize("text", ["8..4", "0..4", "2^10..", "..4", "1,,2"])
-def test_bad_lists(text: str) -> None:
+def test_a_malformed_list_of_sizes_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sizes(text)
 

@@ -44,7 +44,9 @@ def test_fold_is_serial_and_wide() -> None:
         ("b == 0 ? a : b", "0", "int32", False),
     ],
 )
-def test_laws_are_tested(text: str, identity: str, dtype: str, commutes: bool) -> None:
+def test_commutativity_and_associativity_are_tested(
+    text: str, identity: str, dtype: str, commutes: bool
+) -> None:
     op = custom_operator(text, identity, DTYPES[dtype], 0)
     assert op.commutative == commutes
     assert associativity_warning(op, DTYPES[dtype]) is None
@@ -69,7 +71,9 @@ def test_a_counterexample_shows_that_an_operator_is_not_associative() -> None:
         (" ", "0", "--op-expr is empty: write C++ in a and b"),
     ],
 )
-def test_bad_operators(text: str, identity: str | None, message: str) -> None:
+def test_an_invalid_operator_is_a_usage_error(
+    text: str, identity: str | None, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         custom_operator(text, identity, DTYPES["float32"], 0)
     assert message in str(caught.value)

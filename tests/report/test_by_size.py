@@ -45,7 +45,7 @@ def test_kernels_without_times() -> None:
     assert "no time" in " ".join(host.notes)
 
 
-def test_one_of_them() -> None:
+def test_one_table_by_size_is_selected_by_name() -> None:
     assert by_size(RUN, "ratios") == [by_size(RUN)[2]]
     with pytest.raises(UsageError, match="no table rates by size: name one of us, ceiling, ratios"):
         by_size(RUN, "rates")

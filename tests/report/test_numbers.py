@@ -51,7 +51,7 @@ def test_no_finer_than_the_instrument() -> None:
     assert measured_text(2.72, 2.72, 2.72, 0.016) == "2.72±.02"
 
 
-def test_shares() -> None:
+def test_a_share_has_the_digits_that_its_error_allows() -> None:
     assert share_text(88.84, 0.0005) == "88.8"
     assert share_text(88.84, 0.05) == "89"
     assert share_text(None) == "-"
@@ -69,7 +69,9 @@ def test_shares() -> None:
         (1.02, 1.02, 1.02, "+2.00±.01%"),
     ],
 )
-def test_changes(ratio: float, low: float, high: float, text: str) -> None:
+def test_a_change_is_a_percentage_with_its_interval(
+    ratio: float, low: float, high: float, text: str
+) -> None:
     assert change_text(ratio, low, high) == text
 
 

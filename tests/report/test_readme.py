@@ -79,7 +79,9 @@ def test_special_files_are_not_updated(cudareduce: Call, tmp_path: Path, page: P
     assert (code, "is a link to itself" in err) == (2, True)
 
 
-def test_a_link_stays_one(cudareduce: Call, tmp_path: Path, page: Path) -> None:
+def test_a_symbolic_link_stays_one_after_an_update(
+    cudareduce: Call, tmp_path: Path, page: Path
+) -> None:
     page.write_text(f"{OPEN}\n{CLOSE}\n")
     link = tmp_path / "link.md"
     link.symlink_to(page)

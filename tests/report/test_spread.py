@@ -42,7 +42,7 @@ skew us: how far apart the ranks are; host us: the host's part of a call, of hos
 """
 
 
-def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sharded_results_are_one_table_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run({}, DeviceInfo(name="NVIDIA H200"), {}, (LOCAL, FUSED, HOST, LEFT))
     print_sections(sections(run))
     printed = capsys.readouterr().out

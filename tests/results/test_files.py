@@ -24,7 +24,7 @@ def test_a_file_with_a_byte_order_mark(cudareduce: Call, tmp_path: Path) -> None
     assert cudareduce("compare", marked, AFTER)[0] == 0
 
 
-def test_a_pipe_is_read(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_result_file_may_be_a_pipe(cudareduce: Call, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(BEFORE.read_bytes(),))

@@ -65,7 +65,7 @@ def test_in_step_each_sample_begins_one_ring_position_further(
     assert sorted(places) == list(range(RING_PERIOD))
 
 
-def test_other_flushes(timer: DeviceTimer, log: list[str]) -> None:
+def test_each_flush_method_clears_the_cache_in_its_way(timer: DeviceTimer, log: list[str]) -> None:
     assert timer.with_flush("read") is timer
     timer.with_flush("none").flush()
     assert set(log) <= {"empty_kernel", "wait_ns"} and log[-1] == "wait_ns"

@@ -88,13 +88,13 @@ def judged(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> Judged:
     return call
 
 
-def test_there_are_enough() -> None:
+def test_there_are_twelve_caught_cheats_and_their_honest_twins() -> None:
     assert sum(claim(path).caught for path in CHEATS) >= 12
     assert {path.stem for path in HONEST} <= {path.stem for path in CHEATS}
 
 
 @pytest.mark.parametrize("path", parameters())
-def test_rejected(path: Path, judged: Judged) -> None:
+def test_a_cheat_is_rejected(path: Path, judged: Judged) -> None:
     said = claim(path)
     for command in _COMMANDS.get(said.net, ["verify", "bench"]):
         code, verdict, reason = judged(command, path, "--backend", "cpu")

@@ -53,7 +53,7 @@ void launch(const float *in, float *p, unsigned n) { add<<<(n + 511) / 512, 256>
         (64, lambda _: 1, "sum", ""),
     ],
 )  # fmt: skip
-def test_multiplicities_in_words(
+def test_missing_and_repeated_elements_are_described(
     n: int, count: Callable[[int], int], op: str, expected: str
 ) -> None:
     counts = np.array([int(count(k)) for k in range(n)])

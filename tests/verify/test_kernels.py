@@ -94,7 +94,9 @@ def prepare(
 
 
 @pytest.mark.parametrize(("kernel", "op", "dtype"), _cases())
-def test_right_on_every_schedule(cpu: CpuBackend, kernel: Kernel, op: str, dtype: str) -> None:
+def test_kernels_of_the_package_are_right_under_every_schedule(
+    cpu: CpuBackend, kernel: Kernel, op: str, dtype: str
+) -> None:
     case = Case(kernel, reduction_of(op, dtype), kernel.block, kernel.items)
     [ready] = prepare(cpu, [case], SHAPES if (op, dtype) in CORE else FEW)
     for shape in ready.plans:
@@ -124,7 +126,7 @@ _LONG = ("reduce_rows_block",)
         for name, kernel in KERNELS.items()
     ],
 )
-def test_no_hazards(watched: CpuBackend, kernel: Kernel) -> None:
+def test_kernels_of_the_package_have_no_data_race(watched: CpuBackend, kernel: Kernel) -> None:
     case = Case(kernel, usual(kernel, "float32"), kernel.block, kernel.items)
     most_rows = 9 if kernel.id == "reduce_rows_split" else inf  # with 300 rows it takes a minute
     for tests in race_test_sets(case):

@@ -140,7 +140,9 @@ def _judged(isolation: Isolation, case: Case, cache: Path) -> Verdict:
 
 
 @pytest.mark.parametrize("name", _CASES)
-def test_indices(isolation: Isolation, name: str, cache: Path, tmp_path: Path) -> None:
+def test_indices_beyond_32_bits_are_correct_or_reported(
+    isolation: Isolation, name: str, cache: Path, tmp_path: Path
+) -> None:
     verdict = _judged(isolation, _case(load_kernel(_write(tmp_path, name))), cache)
     says = _CASES[name][2]
     assert verdict.outcome == ("fail" if says else "pass"), verdict
@@ -158,7 +160,9 @@ def test_indices(isolation: Isolation, name: str, cache: Path, tmp_path: Path) -
         ("half2_hadd2_sum", "sum", "float16"),  # which runs out of digits, not of places
     ],
 )
-def test_wrong_kernels(isolation: Isolation, name: str, op: str, dtype: str, cache: Path) -> None:
+def test_kernels_that_lose_large_indices_are_rejected(
+    isolation: Isolation, name: str, op: str, dtype: str, cache: Path
+) -> None:
     case = _case(load_kernel(WRONG / f"{name}.cu"), op, dtype)
     assert _judged(isolation, case, cache).outcome == "fail"
 

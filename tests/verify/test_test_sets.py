@@ -198,7 +198,7 @@ _CASES = {
 
 
 @pytest.mark.slow
-def test_each_is_found(cudareduce: Call, tmp_path: Path) -> None:
+def test_each_wrong_kernel_fails_in_its_test_set(cudareduce: Call, tmp_path: Path) -> None:
     """As few runs as there are operators: a run verifies as many at a time as it can."""
     reasons: dict[str, str] = {}
     for op in ("sum", "max"):

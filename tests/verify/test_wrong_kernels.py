@@ -61,7 +61,7 @@ def judged(path: Path, op: str, cache: Path, hazards: bool = False) -> Verdict:
         isolation.close()
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough_races_and_operators_among_wrong_kernels() -> None:
     kinds = [net for path in WRONG for net in nets(path)]
     assert kinds.count("hazard") >= 6
     assert sum(net in OPERATORS for net in kinds) >= 8

@@ -78,7 +78,7 @@ def test_two_kernels_side_by_side(cudareduce: Call, ncu: FakeNcu) -> None:
     ).replace("reduce_v1_no_divergence:", "A:")
 
 
-def test_diff_takes_two(cudareduce: Call, ncu: FakeNcu) -> None:
+def test_diff_compares_exactly_two_kernels(cudareduce: Call, ncu: FakeNcu) -> None:
     code, _, err = cudareduce("profile", "--diff", *LADDER, "--n", N)
     assert code == 2
     assert "--diff compares two kernels, not 3" in err
@@ -216,7 +216,7 @@ def test_without_ncu_it_says_what_brings_it(
     assert "--static" in err
 
 
-def test_a_name_is_needed(cudareduce: Call) -> None:
+def test_profile_needs_the_name_of_a_kernel(cudareduce: Call) -> None:
     code, _, err = cudareduce("profile")
     assert code == 2
     assert "name a kernel to profile" in err

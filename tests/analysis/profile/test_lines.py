@@ -63,7 +63,7 @@ LINES = {line.key: line for line in (*COUNTED, *STATIC)}
         ("barriers_a_block", {"barriers_a_block": 1.0}, "almost no barriers"),
     ],
 )  # fmt: skip
-def test_words(key: str, values: dict[str, float], words: str) -> None:
+def test_a_figure_is_a_cell_and_a_sentence(key: str, values: dict[str, float], words: str) -> None:
     assert words in LINES[key].meaning(values)
     assert LINES[key].cell(values)
 

@@ -128,7 +128,7 @@ def test_on_the_cpu_the_answers_are_proven(
     assert sum(line.endswith(" right") for line in out.splitlines()) == 8
 
 
-def test_an_unknown_suite(cudareduce: Call) -> None:
+def test_an_unknown_suite_is_named_with_the_known_ones(cudareduce: Call) -> None:
     code, _, err = cudareduce("reproduce", "slowcuda")
     assert code == 2
     assert "there is no suite 'slowcuda'; the suites are: bbuf, fastcuda, five-steps" in err

@@ -50,7 +50,9 @@ def test_a_template_file_is_revealed_with_options(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_kernels(cudareduce: Call, tmp_path: Path) -> None:
+def test_equal_trees_of_kernels_have_equal_rows_and_are_stored(
+    cudareduce: Call, tmp_path: Path
+) -> None:
     """A picture, a table, a file; the same once more is the same, and another kernel is not."""
     stored, again = tmp_path / "orders.json", tmp_path / "again.json"
     names = ("reduce_v0_baseline", "reduce_v1_no_divergence")
@@ -106,7 +108,7 @@ def test_items_that_follow_the_type(cudareduce: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_two_names(cudareduce: Call) -> None:
+def test_compare_reveals_two_named_kernels(cudareduce: Call) -> None:
     both = ("reveal", "--compare", "reduce_v0_baseline", "reduce_v2_no_bank_conflict")
     code, out, _ = cudareduce(*both, "--n", "33", *CPU, "--format", "json")
     (pair,) = json.loads(out)
@@ -201,7 +203,7 @@ def test_a_table_without_rows(cudareduce: Call, tmp_path: Path) -> None:
     assert (code, "it has no row" in err) == (2, True), err
 
 
-def test_a_result_file_is_no_table(cudareduce: Call) -> None:
+def test_a_result_of_bench_is_refused_as_a_table_of_summation_orders(cudareduce: Call) -> None:
     file = ROOT / "results/nvidia-h200/sweep.json"
     code, _, err = cudareduce("reveal", "--compare", file, file)
     assert code == 2
@@ -209,7 +211,7 @@ def test_a_result_file_is_no_table(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_libraries(beside: Call) -> None:
+def test_libraries_are_rows_beside_kernels(beside: Call) -> None:
     code, out, _ = beside("OWN,FINE", "peers", "reduce_v0_baseline")
     rows = rows_of(out)
     assert code == 0
@@ -223,7 +225,9 @@ def test_libraries(beside: Call) -> None:
 
 
 @pytest.mark.slow
-def test_libraries_that_misbehave(beside: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_misbehave_are_rows_beside_correct_ones(
+    beside: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are rows, and the others are revealed all the same."""
     monkeypatch.setattr("cudareduce.analysis.reveal.session._GRACE_S", 4.0)
     code, out, _ = beside("FAULTY", "cub", "--time-limit", "1")

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Order, Order, str, int]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_verdicts(case: str) -> None:
+def test_two_orders_have_a_verdict_and_an_exit_code(case: str) -> None:
     old, new, verdict, code = CASES[case]
     (pair,) = pair_orders([old], [new], files=True)
     assert (pair.verdict, exit_code([pair])) == (verdict, code)

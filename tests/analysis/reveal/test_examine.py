@@ -34,7 +34,7 @@ from tests.conftest import ROOT
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("n", [1, 2, 33, 200])
-def test_known_orders(n: int, dtype: str) -> None:
+def test_known_summation_orders_are_recovered(n: int, dtype: str) -> None:
     forward, back = reveal_names(in_turn, n, dtype), reveal_names(backwards, n, dtype)
     halves = reveal_names(in_halves, n, dtype)
     for found in (forward, back, halves):
@@ -117,7 +117,7 @@ def test_elements_cut_short_show_in_the_last_bits() -> None:
     assert found.reason == ("not only additions in float32: this order gives different last bits")
 
 
-def test_no_fixed_order() -> None:
+def test_a_permuted_sum_has_no_fixed_order() -> None:
     rng = np.random.default_rng(1)
     found = reveal_names(lambda numbers: in_turn(rng.permutation(numbers)), 100)
     assert found.outcome == "varies"
@@ -223,7 +223,7 @@ def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
     assert found.tree.hash == plain.tree.hash
 
 
-def test_no_time() -> None:
+def test_no_probe_is_made_after_the_time_limit() -> None:
     found = reveal_names(in_turn, 50, limit_s=1e-9)
     assert (found.outcome, found.cause) == ("skip", "time")
     assert found.reason == "--time-limit was reached after 0 probes"

@@ -15,7 +15,7 @@ def drawn(adds: Sum, n: int) -> list[str]:
     return [" = ".join(line) for line in picture(found.tree)]
 
 
-def test_a_regular_sum_is_one_line() -> None:
+def test_a_regular_summation_tree_is_drawn_as_one_line() -> None:
     assert drawn(in_turn, 1000) == ["1000 = 1000 x 1 one after the other, 1 apart"]
     assert drawn(backwards, 100) == ["100 = 100 x 1 one after the other, 1 apart, the last first"]
     assert drawn(in_halves, 1024) == [
@@ -65,7 +65,7 @@ def test_a_line_fits_80_columns() -> None:
     ]
 
 
-def test_one_and_two() -> None:
+def test_a_tree_of_one_element_has_no_lines() -> None:
     assert drawn(in_turn, 1) == []
     assert drawn(in_turn, 2) == ["2 = 2 x 1 in halves, 1 apart"]
 

@@ -379,7 +379,9 @@ def test_an_interrupted_sweep_says_so(
         (["--columns", "ulp"], "No such option"),
     ],
 )
-def test_bad_input(cudareduce: Call, arguments: list[str], message: str) -> None:
+def test_a_wrong_option_of_sweep_is_a_usage_error(
+    cudareduce: Call, arguments: list[str], message: str
+) -> None:
     code, out, err = cudareduce("sweep", "reduce_v7_shuffle", *arguments)
     assert (code, out) == (2, "")
     assert message in err

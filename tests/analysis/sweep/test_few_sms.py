@@ -39,7 +39,7 @@ def test_more_sms_that_are_slower_are_told() -> None:
     assert "ring: slower on 64 SMs than on 40: %ceil 91.7 and 95.5" in section.notes
 
 
-def test_noise_is_no_dip() -> None:
+def test_noise_over_sms_is_not_reported_as_a_dip() -> None:
     assert [r.sms for r, _ in dips(ring(wobble=0.02))] == []
 
 
@@ -77,7 +77,7 @@ def test_what_has_no_time_is_told() -> None:
 
 
 @pytest.mark.long
-def test_the_command(
+def test_a_sweep_over_sms_has_kernels_and_libraries_in_one_table(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Libraries stand in the same table, from the same rounds; one size is enough."""

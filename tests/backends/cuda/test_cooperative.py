@@ -50,7 +50,7 @@ def call(blocks: int, *words: int, cooperative: bool = True) -> KernelCall:
 
 
 @pytest.mark.parametrize("cooperative", [True, False])
-def test_arguments_arrive(cooperative: bool) -> None:
+def test_a_launch_passes_its_arguments_unchanged(cooperative: bool) -> None:
     driver = Driver()
     module = DriverModule(driver, b"cubin", ["mine"])
     module.launcher(call(8, 2**40, 5, cooperative=cooperative), 0, sm_count=4)()

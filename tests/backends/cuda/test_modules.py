@@ -101,7 +101,9 @@ def loaded(program: Program | BuildError | None) -> Any:
     return program
 
 
-def test_without_nvcc(tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_building_without_nvcc_is_an_environment_error(
+    tmp_path: Path, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cudareduce.backends.cuda.modules.installed", lambda tool: iter(()))
     modules = Modules(cuda, cuda, cache=tmp_path)
     assert modules.nvcc_release is None

@@ -56,7 +56,7 @@ def children(monkeypatch: pytest.MonkeyPatch, *pids: int | None) -> None:
     monkeypatch.setattr("cudareduce.backends.cuda.nvml.active_children", lambda: alive)
 
 
-def test_the_state_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_power_and_throttle_reasons_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor(monkeypatch, fake())
     assert found.read() == Conditions(1980, 1980, 312.5, 41, 5)
     assert found.read().throttled == ("power cap",)
@@ -65,7 +65,7 @@ def test_the_state_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.problem is None
 
 
-def test_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_all_conditions_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     found = monitor(monkeypatch, None)
     assert found.read() == Conditions()
     assert found.energy_j() is None

@@ -501,13 +501,13 @@ def test_reductions_of_a_warp(plain: CpuBackend) -> None:
         assert (rows[warp] == expected).all()
 
 
-def test_votes_of_a_block(plain: CpuBackend) -> None:
+def test_a_barrier_counts_the_votes_of_a_block(plain: CpuBackend) -> None:
     rows = run_function(plain, "votes", "int32", 3 * 64, 64).reshape(64, 3)
     assert (rows == [1, 0, 13]).all()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_atomic_functions(plain: CpuBackend, schedule: str) -> None:
+def test_atomic_functions_lose_no_update(plain: CpuBackend, schedule: str) -> None:
     initial = {
         "int32": [0, 0, 1000, -1000, -1, 0, 0, 0],
         "uint32": [0, 0, 0, 0, 0],

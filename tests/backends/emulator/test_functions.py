@@ -104,7 +104,7 @@ def test_halves_and_bytes_of_a_word(cpu: CpuBackend, count: int, sign: str) -> N
     compare(cpu, expected)
 
 
-def test_integers(cpu: CpuBackend) -> None:
+def test_integer_functions_compute_what_python_does(cpu: CpuBackend) -> None:
     expected: dict[str, int] = {}
     for a, b in WORDS:
         i, j = signed(a, 32), signed(b, 32)

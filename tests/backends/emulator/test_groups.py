@@ -32,7 +32,7 @@ def launch(
     return backend.download(out, "int32", outputs)
 
 
-def test_tiles_of_every_size(backend: CpuBackend) -> None:
+def test_cooperative_tiles_of_every_size_reduce_and_scan(backend: CpuBackend) -> None:
     found = launch(backend, "tiles", 5 * 256 * 8, 256).reshape(5, 256, 8)
     t = np.arange(256)
     for rows, size in zip(found, (4, 32, 64, 128, 256), strict=True):

@@ -89,7 +89,9 @@ def test_all_headers_together(cpu: CpuBackend) -> None:
         ("*out = __CUDA_ARCH__;", '/*+++\nmin_cc = "9.0"\n+++*/', 900),
     ],
 )  # fmt: skip
-def test_the_language(cpu: CpuBackend, body: str, first: str, value: int) -> None:
+def test_an_expression_has_the_value_of_cuda_cpp(
+    cpu: CpuBackend, body: str, first: str, value: int
+) -> None:
     assert result(cpu, body, first) == value
 
 

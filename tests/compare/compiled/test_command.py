@@ -736,7 +736,7 @@ def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     assert load(path).units[1:] == load(STORED).units[1:]
 
 
-def test_without_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_compile_needs_nvcc(cudareduce: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudareduce.compare.nvcc.installed", lambda tool: iter(()))
     code, out, err = cudareduce("check", "--compile", "--baseline", STORED)
     assert (code, out) == (6, "")

@@ -348,7 +348,7 @@ def test_tiles_that_would_all_post_at_once_are_halved(
     assert (case.block, case.items) == (512, items)
 
 
-def test_many_wide_rows_are_read_by_fewer_bytes_a_thread(registry: Registry) -> None:
+def test_many_wide_rows_get_fewer_items_per_thread(registry: Registry) -> None:
     for rows, items in ((2048, 8), (300, 16)):
         case = taken(registry, H200_FACTS, 2**18, rows, of=("sum", "float32"))
         assert case is not None and case.kernel.entry == "reduce_rows_block"

@@ -203,7 +203,7 @@ def test_names_of_any_kind_are_rows(browser: Any, tmp_path: Path) -> None:
     watched.page.context.close()
 
 
-def test_tabs_by_keys(opened: Watched) -> None:
+def test_arrow_keys_move_between_tabs(opened: Watched) -> None:
     page = opened.page
     assert page.inner_text("[aria-selected=true]") == "Compared"
     assert "share of the ceiling (%)" in page.locator("#panel-compared .chart").first.inner_text()

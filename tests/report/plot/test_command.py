@@ -115,7 +115,7 @@ def test_sizes_close_to_each_other_have_one_tick(cudareduce: Call, tmp_path: Pat
     assert "--n has no effect here" in err
 
 
-def test_over_sms_is_drawn(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_sweep_over_sms_is_plotted(cudareduce: Call, tmp_path: Path) -> None:
     pytest.importorskip("plotext")
     path = tmp_path / "sms.json"
     path.write_text(to_json(over_sms()))

@@ -154,7 +154,7 @@ def test_the_map_names_the_fastest_and_who_is_too_close_to_tell() -> None:
     assert libraries == {("int32", "2^28"): "cub:not_guaranteed"}
 
 
-def test_over_bytes() -> None:
+def test_collectives_are_drawn_over_bytes_with_their_intervals() -> None:
     [lines] = figures([collectives()], None)
     assert isinstance(lines, Lines)
     assert lines.title.startswith("Bus bandwidth over bytes: all-reduce, sum of float32, 2 ranks")
@@ -179,7 +179,7 @@ def test_collectives_are_drawn_by_themselves() -> None:
         figures([load(SWEEP)], "busbw")
 
 
-def test_over_sms() -> None:
+def test_a_sweep_over_sms_is_drawn_over_active_sms() -> None:
     lines = figures([over_sms()], None)[0]
     assert isinstance(lines, Lines)
     assert lines.x.title == "active SMs"
@@ -211,7 +211,7 @@ def test_of_many_bars_the_fastest_are_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["reduce_v7_shuffle", "v7_shuffle", "v7"])
-def test_names_choose(name: str) -> None:
+def test_curves_are_selected_by_name(name: str) -> None:
     rates = figures([load(PEERS)], None, only=("cub:*", name))[0]
     assert isinstance(rates, Lines)
     assert {c.name for c in rates.series} == {

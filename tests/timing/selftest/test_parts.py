@@ -171,7 +171,7 @@ def figure(how: str, us: float) -> Figure:
     return Figure("A", how, 2**25, us, (us * 0.999, us * 1.001), 5.0)
 
 
-def test_flushes_and_nvbench_in_words() -> None:
+def test_differences_between_flush_methods_and_nvbench_are_described() -> None:
     found = Findings(
         flushes=(figure("none", 30), figure("write", 45.6), figure("read", 36.7)),
         peers=(Peer("A", 2**25, 46.5, *(figure(how, us) for how, us in
@@ -208,7 +208,7 @@ def test_contexts_in_words_and_in_a_table() -> None:
     assert table.rows[1] == ("2^24", "primary", "25.96", "25.80", "26.30", "1.9%")
 
 
-def test_its_kernels_exist(registry: Registry) -> None:
+def test_the_kernels_of_the_selftest_exist(registry: Registry) -> None:
     assert all(name in registry.kernels for name in KERNELS)
 
 
@@ -229,7 +229,7 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 
 @pytest.mark.long
-def test_all_parts(
+def test_a_selftest_prints_and_stores_all_of_its_parts(
     cudareduce: Call, gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "why_no_nvbench", lambda: None)
@@ -413,7 +413,9 @@ def test_ctrl_c_at_once_leaves_no_verdict(
         (["--device", "99"], 6, ""),
     ],
 )
-def test_bad_input(cudareduce: Call, arguments: list[str], code: int, message: str) -> None:
+def test_a_wrong_option_of_selftest_is_an_error(
+    cudareduce: Call, arguments: list[str], code: int, message: str
+) -> None:
     got, out, err = cudareduce("selftest", *arguments)
     assert (got, out) == (code, "")
     assert message in err
@@ -436,7 +438,7 @@ def test_nvbench_results_are_read() -> None:
         nvbench.times(result, 2)
 
 
-def test_nvbench_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvbench_the_pip_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'cudareduce[nvbench]'" in (nvbench.why_no_nvbench() or "")
 
@@ -464,5 +466,5 @@ def test_one_figure_is_no_spread(
     assert [spread["what"] for spread in found["spreads"]] == ["its position among launches"]
 
 
-def test_a_json_has_no_nan() -> None:
+def test_the_json_of_a_selftest_has_no_nan() -> None:
     json.dumps(as_json(findings(0.003)), allow_nan=False)
