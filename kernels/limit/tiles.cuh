@@ -22,10 +22,9 @@ __device__ Acc fold_block(Acc value)
     return value;
 }
 
-// Reduces the elements of this thread. The grid strides over tiles of LOADS packs per thread, and a thread
-// issues all loads of a tile before it adds the first element. Packs start at the first 16-byte boundary of
-// the input. The last block, which never has more tiles than another, also takes the elements before and
-// after the packs, at most one per thread.
+// Reduces the elements of this thread, as reduce_tiles does: the grid strides over tiles of LOADS packs per
+// thread. A thread issues all loads of a tile before it adds the first element. The last block also takes the
+// elements before and after the packs.
 __device__ Acc load_tiles(const In *in, size_t n)
 {
     constexpr unsigned LOADS = ITEMS / VECTOR, TILE = LOADS * BLOCK;
