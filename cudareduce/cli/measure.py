@@ -298,20 +298,20 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
     f"n op dtype engine nccl ranks meet folders backend rounds no_cache style {WRITTEN}",
     n={"default": "4096",
        "help": "Elements of each rank's array; a list, or a range that doubles."},
-    op=one_word(OPS, "OP", "What combines them: sum, prod, min or max.", "sum"),
+    op=one_word(OPS, "OP", "Reduction operator: sum, prod, min or max.", "sum"),
     dtype={"default": "float32",
            "help": f"Element types, with commas, or all: {', '.join(DTYPES)}."},
-    ranks="How many to start here, if no launcher does.  [default: one for each GPU, at least 2]",
-    meet="Where ranks of a launcher meet.  [default: a file here]",
+    ranks="Number of ranks to start without a launcher.  [default: one for each GPU, at least 2]",
+    meet="Rendezvous of a launcher's ranks: a file, or tcp://HOST:PORT.  [default: a file here]",
     style=styles("table", "markdown", "csv", "json"),
 )  # fmt: skip
 @click.pass_obj
 def collective(arguments: list[str], /, **options: Any) -> int:
-    """Verify and time what combines arrays of several ranks.
+    """Verify and time all-reduce, reduce-scatter and reduce across GPUs.
 
-    Each engine at many sizes, with inputs that change from call to call and a rank that comes late;
-    timed where each rank has a GPU, on the CPU emulator without one. Ranks are processes that this
-    starts, or that torchrun, mpirun, srun or flux has started.
+    Verifies each engine at many sizes. The inputs change with every call, and each rank in turn is
+    delayed. Measures times if each rank has a GPU; on the CPU emulator it only verifies. Ranks are
+    processes that the command starts, or that torchrun, mpirun, srun or flux has started.
     """
     from cudareduce.collectives.collective import CollectiveRequest
     from cudareduce.collectives.collective import collective as take_part

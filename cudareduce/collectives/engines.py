@@ -24,7 +24,7 @@ from cudareduce.backends.protocol import (
     require_built,
 )
 from cudareduce.collectives.communicator import LIBRARY_REMEDY, LIMIT_S, Communicator, watchdog
-from cudareduce.collectives.inputs import UFUNCS, output_slice
+from cudareduce.collectives.inputs import UFUNCS
 from cudareduce.collectives.kernels import (
     AUTO,
     MOST_LL_BYTES,
@@ -75,8 +75,16 @@ class Stage:
     reduction: Reduction
 
     def own_slice(self, n: int) -> slice:
-        """The elements of the result for `n` elements that this rank receives."""
-        return output_slice(self.collective, self.reduction, self.comm.rank, self.comm.size, n)
+        """The elements of the result for `n` elements that this rank receives: slices end at
+        16-byte packs."""
+        rank, size, vector = self.comm.rank, self.comm.size, vector_of(self.reduction)
+        if self.collective == "all-reduce":
+            return slice(0, n)
+        if self.collective == "reduce":
+            return slice(0, n if rank == 0 else 0)
+        packs = -(-n // vector)
+        begin, end = packs * rank // size, packs * (rank + 1) // size
+        return slice(min(n, begin * vector), min(n, end * vector))
 
     def record(self, engine: str, n: int, **fields: Any) -> Record:
         return engine_record(

@@ -17,8 +17,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from cudareduce.collectives.kernels import vector_of
-from cudareduce.collectives.names import Collective
 from cudareduce.reduction.inputs import Array, stored
 from cudareduce.reduction.operators import Reduction
 
@@ -61,20 +59,6 @@ def expected_result(reduction: Reduction, inputs: list[Array]) -> Array:
     """The exact result for the values of all ranks, in the type of the inputs."""
     result: Array = UFUNCS[reduction.op.name].reduce(inputs)
     return result
-
-
-def output_slice(
-    collective: Collective, reduction: Reduction, rank: int, size: int, n: int
-) -> slice:
-    """The elements of the result that a rank receives: slices end at 16-byte packs."""
-    if collective == "all-reduce":
-        return slice(0, n)
-    if collective == "reduce":
-        return slice(0, n if rank == 0 else 0)
-    vector = vector_of(reduction)
-    packs = -(-n // vector)
-    begin, end = packs * rank // size, packs * (rank + 1) // size
-    return slice(min(n, begin * vector), min(n, end * vector))
 
 
 #: Operators of sharded arrays.

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 from cudareduce.backends.selection import choose_backend, gpu_count, open_backend
 from cudareduce.bench.library_records import LibraryRecords, LibraryTask
@@ -33,7 +32,6 @@ from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job as LibraryJob
 from cudareduce.libraries.session import LibraryWorkers
-from cudareduce.machine import DeviceInfo
 from cudareduce.progress import phase
 from cudareduce.reduction.operators import Reduction, reduction_of
 from cudareduce.results.provenance import tool
@@ -55,7 +53,7 @@ def check_library(request: CheckRequest) -> int:
     if library.old.resolve() == library.new.resolve():
         raise UsageError(f"--library {library}: old and new are the same: name two versions")
     with temporary_folder() as folder:
-        versions: Measurement
+        versions: NcclVersions | CubVersions
         if library.name == "nccl":
             versions = NcclVersions(request, library)
         else:
@@ -91,19 +89,9 @@ def check_library(request: CheckRequest) -> int:
     )  # fmt: skip
 
 
-class Measurement(Protocol):
-    """Measures two versions of a library. `labels` names the versions, `kernels` the calls."""
-
-    labels: tuple[str, str]
-    kernels: tuple[str, ...]
-    timing: str
-    device: DeviceInfo
-
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
-
-
 class NcclVersions:
-    """Measures two files of NCCL on all GPUs of this host."""
+    """Measures two files of NCCL on all GPUs of this host. `labels` names the versions, `kernels`
+    the collectives."""
 
     timing = "warm"
 
@@ -142,7 +130,8 @@ class NcclVersions:
 
 
 class CubVersions:
-    """Measures two CCCL source trees, compiled here and timed in one process on one GPU."""
+    """Measures two CCCL source trees, compiled here and timed in one process on one GPU. `labels`
+    names the versions, `kernels` the calls."""
 
     timing = "cold"
 

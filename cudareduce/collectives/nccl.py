@@ -32,6 +32,7 @@ from cudareduce.libraries.interop import DeviceArray
 from cudareduce.machine import packaged
 from cudareduce.reduction.operators import Reduction
 from cudareduce.results.record import Record
+from cudareduce.temporary import temporary_folder
 from cudareduce.workers import Exited, Limit, Parent, Raised, Returned, TimedOut, Worker
 
 #: The library's file name.
@@ -263,8 +264,8 @@ KINDS: tuple[Kind, ...] = ("nccl", "nccl-symm", "torch")
 #: NCCL.
 _SYMMETRIC, _NOT_IN_TORCH = ("float32", "float16", "bfloat16"), ("uint32", "uint64")
 _TORCH_OPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX"}
-#: The timeout of torch's process group, and the address of its store: all ranks are on this host.
-_TORCH_LIMIT, _LOOPBACK = timedelta(seconds=30), "127.0.0.1"
+#: The timeout of torch's process group.
+_TORCH_LIMIT = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,16 +407,15 @@ def torch_engine(_: RequestedLibrary, stage: Stage, backend: TimedBackend) -> It
     disable_multicast()
     torch.cuda.set_device(torch.cuda.current_device())  # the device of the current context
     torch.cuda.set_stream(torch.cuda.ExternalStream(backend.stream_handle))
-    server = agree(comm, lambda: None if comm.rank else _tcp_store(stage, 0))
-    port = comm.broadcast(server.port if server else None)
-    store = agree(comm, lambda: server or _tcp_store(stage, port))
-    agree(comm, lambda: _init_process_group(stage, store))
-    yield TorchEngine(stage, version)
-    comm.barrier()  # no rank leaves while another is in a call
-    # an error at the end must not lose the measurements
-    with watchdog("torch.distributed's end"), suppress(RuntimeError):
-        dist.destroy_process_group()
-    comm.barrier()
+    with temporary_folder() as folder:  # rank 0's holds the file by which torch's ranks connect
+        store = comm.broadcast(str(Path(folder, "store")))
+        agree(comm, lambda: _init_process_group(stage, store))
+        yield TorchEngine(stage, version)
+        comm.barrier()  # no rank leaves while another is in a call
+        # an error at the end must not lose the measurements
+        with watchdog("torch.distributed's end"), suppress(RuntimeError):
+            dist.destroy_process_group()
+        comm.barrier()
 
 
 def _torch_version() -> str:
@@ -430,31 +430,15 @@ def _torch_version() -> str:
     return f"{torch.__version__} with NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
 
 
-def _tcp_store(stage: Stage, port: int) -> Any:
-    """torch's TCPStore: on rank 0 the server, on any port; elsewhere a client."""
-    from torch.distributed import TCPStore
-
-    server = stage.comm.rank == 0
-    try:
-        return TCPStore(
-            _LOOPBACK, port, stage.comm.size, server, _TORCH_LIMIT, wait_for_workers=False
-        )
-    except RuntimeError as error:
-        raise AbsentError(_first_line(error)) from None
-
-
-def _init_process_group(stage: Stage, store: Any) -> None:
+def _init_process_group(stage: Stage, store: str) -> None:
     import torch.distributed as dist
 
     try:
-        dist.init_process_group("nccl", store=store, rank=stage.comm.rank,
+        dist.init_process_group("nccl", init_method=f"file://{store}", rank=stage.comm.rank,
                                 world_size=stage.comm.size, timeout=_TORCH_LIMIT)  # fmt: skip
     except (RuntimeError, ValueError) as error:
-        raise AbsentError(_first_line(error)) from None
-
-
-def _first_line(error: Exception) -> str:
-    return f"torch.distributed reports: {(str(error).splitlines() or ['nothing'])[0]}"
+        first_line = (str(error).splitlines() or ["nothing"])[0]
+        raise AbsentError(f"torch.distributed reports: {first_line}") from None
 
 
 class TorchEngine(LibraryEngine):

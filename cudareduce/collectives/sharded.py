@@ -8,13 +8,13 @@ since a kernel that hangs or faults ends its rank.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from cudareduce.backends.protocol import (
     Program,
     Source,
     TimedBackend,
+    require_built,
 )
 from cudareduce.backends.selection import gpu_count
 from cudareduce.bench.cases import make_cases
@@ -116,6 +117,7 @@ _SLOT_BYTES, _SLOTS = 8, 4
 _COLD_BYTES = 3 * 126e6
 #: A case and the name of a combination; the name is empty for all.
 Key = tuple[Case, str]
+Compiled = TypeVar("Compiled")
 
 
 def shard_record(
@@ -321,7 +323,7 @@ def _any_reason(stage: Stage, why_not: str) -> str:
 
 
 def _combinations(
-    shard: Shard, plan: Plan, kernels: Kernels, source: Buffer, opened: ExitStack,
+    shard: Shard, plan: Plan, kernels: Kernels[Program], source: Buffer, opened: ExitStack,
     member: NcclCommunicator | None,
 ) -> dict[str, Combination]:  # fmt: skip
     """The combinations on one input, by name."""
@@ -367,27 +369,29 @@ def _exchange_on_host(shard: Shard) -> None:
     backend.write(shard.partials, np.frombuffer(together, np.uint8))
 
 
-#: Role of a compiled kernel: `alone` stores a partial result, `fused` also combines in its last
-#: block, `behind` combines as a second kernel, `gathered` combines what the host has gathered.
-Role = Literal["alone", "fused", "behind", "gathered"]
-
-
 @dataclass(frozen=True, slots=True)
-class Kernels:
-    """The programs of a plan by role. `fused` is empty if `why_not_fused` gives a reason."""
+class Kernels(Generic[Compiled]):
+    """The kernels of a plan, as sources or compiled: `alone` stores a partial result, `fused` also
+    combines the partial results of all ranks in its last block, `behind` combines them as a second
+    kernel, `gathered` combines what the host has gathered. `fused` is empty if `why_not_fused`
+    gives a reason."""
 
-    alone: Mapping[Unit, Program]
-    fused: Mapping[Unit, Program]
-    behind: Program
-    gathered: Program
-    why_not_fused: str
+    alone: dict[Unit, Compiled]
+    fused: dict[Unit, Compiled]
+    behind: Compiled
+    gathered: Compiled
+    why_not_fused: str = ""
+
+    @property
+    def all(self) -> list[Compiled]:
+        return [*self.alone.values(), *self.fused.values(), self.behind, self.gathered]
 
 
 def kernel_sources(
     case: Case, plan: Plan, ranks: int, delay_clocks: int = 0
-) -> tuple[dict[tuple[Role, Unit | None], Source], str]:
-    """The sources of a plan by role and unit, and the reason if none can be fused. With
-    `delay_clocks`, the late rank pauses for that many clocks between sending and waiting."""
+) -> Kernels[Source]:  # fmt: skip
+    """The sources of a plan. With `delay_clocks`, the late rank pauses for that many clocks between
+    sending and waiting."""
     # in a fused kernel an assignment to `Out` sends the partial result to all ranks
     indexed = "true" if case.reduction.op.indexed else "false"
     out = shared_source(ranks, delay_clocks) + f"constexpr bool INDEXED = {indexed};\n"
@@ -397,48 +401,49 @@ def kernel_sources(
         why_not = "takes several launches"
     elif plan.preset or plan.folds_on_host:
         why_not = "has no block that computes the whole sum"
-    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
-    sources: dict[tuple[Role, Unit | None], Source] = {
-        ("behind", None): helper_source(head, "exchange.cu", "exchange_partials"),
-        ("gathered", None): helper_source(head, "gathered.cu", "gathered"),
-    }
+    alone, fused = {}, {}
     for step in plan.passes:
         # of several passes only the last computes the result
         unfinished = step.stage == "only" and len(plan.passes) > 1
         stage = step.stage if unfinished else _UNFINISHED.get(step.stage, step.stage)
-        sources["alone", step.unit] = unit_source(case, (stage, step.text))
+        alone[step.unit] = unit_source(case, (stage, step.text))
         if not why_not:
-            sources["fused", step.unit] = unit_source(case, ("first", 0), out)
-    return sources, why_not
+            fused[step.unit] = unit_source(case, ("first", 0), out)
+    head = prelude(case.reduction, "first", 32, 1, 1, out=out)
+    behind = helper_source(head, "exchange.cu", "exchange_partials")
+    return Kernels(alone, fused, behind, helper_source(head, "gathered.cu", "gathered"), why_not)
 
 
-def build_kernels(stage: Stage, case: Case, plan: Plan, delay_clocks: int) -> Kernels | str:
+def build_kernels(
+    stage: Stage, case: Case, plan: Plan, delay_clocks: int
+) -> Kernels[Program] | str:
     """Compile the kernels of a plan. Returns a reason if the kernel cannot store a partial
     result."""
-    sources, why_not = kernel_sources(case, plan, stage.comm.size, delay_clocks)
-    programs: dict[Role, dict[Unit | None, Program]] = {"alone": {}, "fused": {}}
-    errors: dict[Role, BuildError] = {}
-    built = build_programs(stage, list(sources.values()))
-    for (role, unit), program in zip(sources, built, strict=True):
-        if isinstance(program, BuildError):
-            errors.setdefault(role, program)
-        else:
-            programs.setdefault(role, {})[unit] = program
-    for role in errors.keys() - {"alone", "fused"}:
-        raise errors[role]
-    if "alone" in errors:
-        return (
-            f"does not compile with a partial result as its output: {_first_error(errors['alone'])}"
-        )
-    if "fused" in errors:
-        error = _first_error(errors["fused"])
+    sources = kernel_sources(case, plan, stage.comm.size, delay_clocks)
+    built = iter(build_programs(stage, sources.all))
+    alone, error = _split_errors(sources.alone, built)
+    if error:
+        return f"does not compile with a partial result as its output: {error}"
+    fused, error = _split_errors(sources.fused, built)
+    why_not = sources.why_not_fused
+    if error:
         why_not = f"does not compile with a result type that is assigned once: {error}"
-    alone, fused = (
-        {unit: program for unit, program in programs[role].items() if unit is not None}
-        for role in ("alone", "fused")
-    )
-    return Kernels(alone, {} if why_not else fused, programs["behind"][None],
-                   programs["gathered"][None], why_not)  # fmt: skip
+    behind, gathered = require_built(built)
+    return Kernels(alone, {} if why_not else fused, behind, gathered, why_not)
+
+
+def _split_errors(
+    units: Iterable[Unit], built: Iterator[Program | BuildError]
+) -> tuple[dict[Unit, Program], str]:
+    """The next programs, by unit, and the first compiler error."""
+    programs, first_error = {}, ""
+    for unit in units:
+        program = next(built)
+        if isinstance(program, BuildError):
+            first_error = first_error or _first_error(program)
+        else:
+            programs[unit] = program
+    return programs, first_error
 
 
 def _first_error(error: BuildError) -> str:

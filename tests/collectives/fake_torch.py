@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
-import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -41,20 +40,21 @@ class Group:
     def set_stream(self, stream: int) -> None:
         self.stream = stream
 
-    def store(self, host: str, port: int, size: int, first: bool, timeout: object,
-              wait_for_workers: bool) -> SimpleNamespace:  # fmt: skip
-        port = port or os.getpid()
-        path = Path(tempfile.gettempdir(), f"store-{port}")
-        if first:
-            unique = UniqueId()
-            self.nccl.call("ncclGetUniqueId", ctypes.byref(unique))
-            path.write_bytes(bytes(unique))
-        return SimpleNamespace(port=port, path=path)
-
-    def begin(self, backend: str, store: Any, rank: int, world_size: int, timeout: object) -> None:
+    def begin(
+        self, backend: str, init_method: str, rank: int, world_size: int, timeout: object
+    ) -> None:
+        """Rank 0 writes the id of the communicator to the file that all ranks name."""
         assert backend == "nccl"
+        path = Path(init_method.removeprefix("file://"))
+        unique = UniqueId()
+        if rank == 0:
+            self.nccl.call("ncclGetUniqueId", ctypes.byref(unique))
+            path.with_name("part").write_bytes(bytes(unique))
+            path.with_name("part").rename(path)
+        while not path.exists():
+            time.sleep(0.01)
+        unique = UniqueId.from_buffer_copy(path.read_bytes())
         self.comm = ctypes.c_void_p()
-        unique = UniqueId.from_buffer_copy(store.path.read_bytes())
         self.nccl.call("ncclCommInitRank", ctypes.byref(self.comm), world_size, unique, rank)
 
     def end(self) -> None:
@@ -97,7 +97,7 @@ def install(library: Path) -> None:
         set_stream=group.set_stream,
     )  # fmt: skip
     vars(distributed).update(
-        is_available=lambda: True, is_nccl_available=lambda: True, TCPStore=group.store,
+        is_available=lambda: True, is_nccl_available=lambda: True,
         ReduceOp=SimpleNamespace(**_OPS), init_process_group=group.begin,
         destroy_process_group=group.end, all_reduce=group.all_reduce, reduce=group.reduce,
         reduce_scatter_tensor=group.reduce_scatter_tensor,

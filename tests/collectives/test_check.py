@@ -152,20 +152,35 @@ def test_five_percent_are_detected(check: Call) -> None:
     assert (found >= 95, others) == (True, 0)
 
 
-def test_slower_links_mean_that_the_machine_has_changed(check: Call) -> None:
-    slow = Machine(1, dict.fromkeys(ENGINES, 1.12), ALL_NEW, links=0.9)
-    code, out, _ = check(stored(Machine()), slow)
-    assert code == 4
-    assert out.startswith("MACHINE: now against coll.json")
-    assert "the links between GPUs became 11.1 % slower" in " ".join(out.split())
-    assert "6 compared: 6 UNCERTAIN" in out
+ALL_SLOWER = dict.fromkeys(ENGINES, 1.12)
 
 
-def test_slower_engines_with_the_same_code_mean_it_too(check: Call) -> None:
-    slow = Machine(1, dict.fromkeys(ENGINES, 1.12), {"peer:one_shot": "new"})
-    code, out, _ = check(stored(Machine()), slow)
-    assert code == 4
-    assert "3 kernels with unchanged machine code became" in " ".join(out.split())
+@pytest.mark.parametrize(
+    ("machine", "options", "code", "words"),
+    [
+        (Machine(1, ALL_SLOWER, ALL_NEW, links=0.9), (), 4,
+         ("MACHINE: now against coll.json", "the links between GPUs became 11.1 % slower",
+          "6 compared: 6 UNCERTAIN")),
+        (Machine(1, ALL_SLOWER, {"peer:one_shot": "new"}), (), 4,
+         ("3 kernels with unchanged machine code became",)),
+        (Machine(1, texts=ALL_NEW, skew_us=500.0), ("--strict",), 4,
+         ("the new run has no time for it: the ranks were apart in every sample: see what",)),
+        (Machine(1), ("--max-time", "1e-9"), 4, ("UNCERTAIN: no time was left to measure it",)),
+        (Machine(1, code=6), ("--update-baseline",), 6,
+         ("9 compared: 9 UNCERTAIN", "cut short: the 2 ranks ended with code 6")),
+    ],
+    ids=["slower links", "slower identical code", "skew", "no time left", "lost ranks"],
+)  # fmt: skip
+def test_a_run_that_proves_nothing_is_uncertain_and_keeps_the_baseline(
+    check: Call, tmp_path: Path, machine: Machine, options: tuple[str, ...], code: int,
+    words: tuple[str, ...],
+) -> None:  # fmt: skip
+    old = stored(Machine())
+    found, out, _ = check(old, machine, *options)
+    assert found == code
+    for text in words:
+        assert text in " ".join(out.split())
+    assert load(tmp_path / "coll.json").records == old.records
 
 
 def test_more_skew_is_a_note_and_no_verdict(check: Call) -> None:
@@ -175,14 +190,6 @@ def test_more_skew_is_a_note_and_no_verdict(check: Call) -> None:
     assert "ranks end further apart than before (not judged): skew of" in told
     assert "peer:one_shot 0.30, now 1.9 us at n = 2^10" in told
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
-
-
-def test_ranks_that_are_apart_have_no_time_and_no_verdict(check: Call) -> None:
-    """There is no time then, and no verdict, but the reason why."""
-    code, out, _ = check(stored(Machine()), Machine(1, texts=ALL_NEW, skew_us=500.0), "--strict")
-    assert code == 4
-    told = " ".join(out.split())
-    assert "the new run has no time for it: the ranks were apart in every sample: see what" in told
 
 
 def test_wrong_results_and_missing_engines_are_rows(check: Call, tmp_path: Path) -> None:
@@ -254,31 +261,21 @@ def test_link_bandwidth_is_always_measured_with_the_same_size(check: Call) -> No
     assert machine.jobs[0]["--n"] == f"{SIZES[0]},{SIZES[-1]}"
 
 
-def test_an_engine_has_its_own_threshold(check: Call, tmp_path: Path) -> None:
-    limits = tmp_path / "limits.toml"
-    limits.write_text('[kernel]\n"peer:two_shot" = "30%"\n')
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ('"peer:two_shot" = "30%"', 0),
+        ('all-reduce = "30%"', 0),
+        ('all-reduce = "30%"\n"peer:two*" = "3%"', 1),
+    ],
+)
+def test_the_threshold_of_an_engine_overrides_that_of_its_collective(
+    check: Call, tmp_path: Path, limits: str, code: int
+) -> None:
+    file = tmp_path / "limits.toml"
+    file.write_text(f"[kernel]\n{limits}\n")
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
-    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
-    limits.write_text('[kernel]\nall-reduce = "30%"\n')
-    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 0
-    limits.write_text('[kernel]\nall-reduce = "30%"\n"peer:two*" = "3%"\n')
-    assert check(stored(Machine()), slow, "--thresholds", limits)[0] == 1
-
-
-def test_lost_ranks_leave_the_baseline_unchanged(check: Call, tmp_path: Path) -> None:
-    """Nothing is slower or gone then, and the baseline stays."""
-    old = stored(Machine())
-    code, out, _ = check(old, Machine(1, code=6), "--update-baseline")
-    assert code == 6
-    assert "9 compared: 9 UNCERTAIN" in out
-    assert "cut short: the 2 ranks ended with code 6" in " ".join(out.split())
-    assert load(tmp_path / "coll.json").records == old.records
-
-
-def test_rows_without_time_are_uncertain(check: Call) -> None:
-    code, out, _ = check(stored(Machine()), Machine(1), "--max-time", "1e-9")
-    assert code == 4
-    assert "UNCERTAIN: no time was left to measure it" in out
+    assert check(stored(Machine()), slow, "--thresholds", file)[0] == code
 
 
 @pytest.mark.parametrize(
@@ -304,17 +301,14 @@ def test_an_edited_file_is_a_usage_error(check: Call, change: dict[str, Any], wh
 @pytest.mark.parametrize("words", [("--peers", "cub"), ("--map", "a * a"), ("--device", 1)])
 def test_options_of_one_gpu_are_usage_errors(check: Call, words: tuple[object, ...]) -> None:
     code, _, err = check(stored(Machine()), Machine(1), *words)
-    assert code == 2
-    assert f"{words[0]} applies to reductions on one GPU" in err
+    assert (code, f"{words[0]} applies to reductions on one GPU" in err) == (2, True)
 
 
 @pytest.mark.slow
 def test_jobs_in_processes_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
     """Ranks that are processes, with a kernel of one's own that another text makes slower."""
-    path = tmp_path / "all_reduce_mine.cu"
-    text = (ROOT / "kernels/ranks/all_reduce_one_shot.cu").read_text()
-    path.write_text(text.replace("all_reduce_one_shot", path.stem).replace("no_barrier", "none"))
-    own = ("--kernels", tmp_path, "--rounds", 6)
+    path = kernels(tmp_path / "own", {"mine": ""}) / "all_reduce_mine.cu"
+    own = ("--kernels", path.parent, "--rounds", 6)
     done = gpus("collective", "all-reduce", "--engine", "peer:mine,host", "--n", 1000,
                 "--backend", "cuda", "--json", "base.json", *own)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -500,11 +494,16 @@ def test_invalid_options_of_two_trees_are_usage_errors(
     assert (code, why in " ".join(err.split())) == (2, True), err
 
 
-def test_ranks_needs_a_collective(cudareduce: Call) -> None:
-    code, _, err = cudareduce("check", "reduce_v7_shuffle", "--base", "HEAD", "--ranks", 2)
-    assert (code, "--ranks needs a collective" in err) == (2, True)
-    code, _, err = cudareduce("check", "--baseline", "none.json", "--ranks", 2)
-    assert (code, "--ranks does not apply to --baseline" in err) == (2, True)
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("reduce_v7_shuffle", "--base", "HEAD"), "--ranks needs a collective"),
+        (("--baseline", "none.json"), "--ranks does not apply to --baseline"),
+    ],
+)
+def test_ranks_needs_a_collective(cudareduce: Call, words: tuple[str, ...], why: str) -> None:
+    code, _, err = cudareduce("check", *words, "--ranks", 2)
+    assert (code, why in err) == (2, True)
 
 
 @pytest.mark.slow

@@ -1,9 +1,7 @@
-"""`collective` as a user calls it: every engine is right, and every wrong one is found."""
+"""The command `collective`: correct engines pass, and every wrong kernel is rejected."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -144,16 +142,6 @@ def test_a_fault_of_a_kernel_is_found(collective: Ranks, tmp_path: Path, fault: 
     assert words in out
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("edit", ["no_exit", "block_0", "but_block_1", "spoils", "in_front"])
-def test_two_ranks_are_enough_to_find_a_fault(collective: Ranks, tmp_path: Path, edit: str) -> None:
-    write(tmp_path)
-    code, out, err = collective("all-reduce", "--kernels", tmp_path, "--engine", f"peer:{edit}",
-                                "--n", 1000)  # fmt: skip
-    assert code == 3, out + err
-    assert ("it writes to its input, at element 0" in out) == (edit == "spoils")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("name", ["all-reduce", "reduce-scatter"])
@@ -172,6 +160,8 @@ def test_every_wrong_kernel_is_found(
     assert code == 3, err
     assert rows.keys() == set(engines)
     assert all(rows.values()), rows
+    if name == "all-reduce":
+        assert "it writes to its input, at element 0" in rows["peer:spoils"]
     if name == "all-reduce" and size > 2:
         assert rows["peer:own_first"] == "the bits of the result differ between ranks"
         assert "is nan, not" in rows["peer:equal_shares"]
@@ -287,15 +277,13 @@ def test_arrays_that_the_host_does_not_hold_are_refused(
     assert len(err.strip().splitlines()) <= 2
 
 
-def launched(
-    home: dict[str, str], folder: Path, names: tuple[str, str, str], *sizes: str
-) -> list[tuple[int, str, str]]:
-    """Exit codes and outputs of two ranks that a launcher with these variables starts."""
+def launched(home: dict[str, str], folder: Path, *sizes: str) -> list[tuple[int, str, str]]:
+    """Exit codes and outputs of two ranks that torchrun starts with these sizes."""
     ranks = [
         subprocess.Popen(
             [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", n,
              "--engine", "host"],
-            env=home | dict(zip(names, (str(rank), "2", str(rank)), strict=True)),
+            env=home | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)},
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) for rank, n in enumerate(sizes)
     ]  # fmt: skip
@@ -303,19 +291,9 @@ def launched(
     return [(r.returncode, *texts) for r, texts in zip(ranks, printed, strict=True)]
 
 
-TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("variables", [
-    TORCHRUN,
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-])  # fmt: skip
-def test_rank_0_of_a_launcher_prints(
-    home: dict[str, str], tmp_path: Path, variables: tuple[str, str, str]
-) -> None:
-    first, other = launched(home, tmp_path, variables, "10", "10")
+def test_only_rank_0_of_a_launcher_prints(home: dict[str, str], tmp_path: Path) -> None:
+    first, other = launched(home, tmp_path, "10", "10")
     assert first[0] == 0 and " right " in first[1], first
     assert other == (0, "", "")
     assert not list(tmp_path.glob(".cudareduce*"))
@@ -323,40 +301,8 @@ def test_rank_0_of_a_launcher_prints(
 
 @pytest.mark.long
 def test_ranks_with_different_options_are_refused(home: dict[str, str], tmp_path: Path) -> None:
-    for code, _, err in launched(home, tmp_path, TORCHRUN, "8", "4096"):
+    for code, _, err in launched(home, tmp_path, "8", "4096"):
         assert (code, "ranks have different options or kernels" in err) == (2, True), err
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
-)
-def test_a_lost_rank_ends_the_run(home: dict[str, str], how: signal.Signals) -> None:
-    command = [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", "2^20",
-               "--engine", "host", "--ranks", "3"]  # fmt: skip
-    process = subprocess.Popen(
-        command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    victim = None
-    while victim is None:
-        assert process.poll() is None
-        time.sleep(0.05)
-        victim = next((pid for pid in children(process.pid) if rank_of(pid) == "2"), None)
-    entries = Path(f"/proc/{victim}/environ").read_bytes().split(b"\0")
-    job = next(entry for entry in entries if entry.startswith(b"CUDAREDUCE_JOB="))
-    rendezvous = Path(os.fsdecode(job.partition(b"=")[2]))
-    while not rendezvous.exists():  # it is there while ranks are waited for
-        time.sleep(0.005)
-    while rendezvous.exists():
-        time.sleep(0.005)
-    os.kill(victim, how)
-    try:
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 6, out + err
-    assert "rank 2 on " in err
-    assert ("has ended" if how == signal.SIGKILL else "has sent no heartbeat") in err
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Ranks find each other, exchange values, and notice who is gone; and how a command starts them."""
+"""Rendezvous of ranks, exchange of values, detection of lost ranks, and how ranks are started."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ HOST = socket.gethostname()
 each_launcher = pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda launcher: launcher.name)
 
 
-def of(rank: int, size: int) -> Placement:
+def placement(rank: int, size: int) -> Placement:
     return Placement("cudareduce", rank, size, rank, "a job")
 
 
-def together(
+def run_ranks(
     size: int, where: object, do: Callable[[Communicator], Any], sizes: tuple[int, ...] = ()
 ) -> list[Any]:
-    """The value that each rank, a thread, returns, or the error that ends it."""
+    """Run each rank in a thread. Returns what each returned, or the error that ended it."""
 
-    def one(rank: int, size: int) -> Any:
+    def run_rank(rank: int, size: int) -> Any:
         try:
-            with connect(of(rank, size), str(where)) as comm:
+            with connect(placement(rank, size), str(where)) as comm:
                 return do(comm)
         except (RankLost, UsageError, ZeroDivisionError) as error:
             return error
 
     with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(one, range(size), sizes or (size,) * size))
+        return list(pool.map(run_rank, range(size), sizes or (size,) * size))
 
 
 def environment(launcher: Launcher, rank: str = "2", size: str = "4") -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_values_arrive_in_the_order_of_ranks(tmp_path: Path) -> None:
         large = comm.all_gather("x" * 3_000_000)  # more than sockets hold
         return first, comm.gather(comm.rank**2), comm.broadcast(f"of rank {comm.rank}"), large
 
-    results = together(4, tmp_path / "m.json", talk)
+    results = run_ranks(4, tmp_path / "m.json", talk)
     every = [{"rank": rank, "text": "é" * rank} for rank in range(4)]
     assert [result[0] for result in results] == [every] * 4
     assert [result[1] for result in results] == [[0, 1, 4, 9], [], [], []]
@@ -115,8 +115,8 @@ def test_ranks_connect_at_an_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(UsageError, match="cannot listen there"):
-            connect(of(0, 2), where)
-    assert together(3, where, lambda comm: comm.all_gather(comm.rank)) == [[0, 1, 2]] * 3
+            connect(placement(0, 2), where)
+    assert run_ranks(3, where, lambda comm: comm.all_gather(comm.rank)) == [[0, 1, 2]] * 3
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_ranks_connect_at_an_address() -> None:
 )
 def test_an_unusable_rendezvous_is_a_usage_error(where: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        connect(of(0, 2), where)
+        connect(placement(0, 2), where)
     assert words in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_another_file_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "thesis.txt"
     path.write_text("all of it")
     with pytest.raises(UsageError, match="is a file of something else"):
-        connect(of(0, 2), str(path))
+        connect(placement(0, 2), str(path))
     assert path.read_text() == "all of it"
 
 
@@ -149,7 +149,7 @@ def test_a_rendezvous_file_is_created_under_a_new_name(tmp_path: Path) -> None:
     for name in (f"m.{os.getpid()}", "m.tmp"):
         (tmp_path / name).symlink_to(victim)
     with pytest.raises(RankLost):
-        connect(of(0, 2), str(path), arrival_s=0.01)
+        connect(placement(0, 2), str(path), arrival_s=0.01)
     assert victim.read_text() == "keep"
 
 
@@ -160,15 +160,15 @@ def test_a_rendezvous_file_of_another_user_is_refused(
     path.write_text('[["127.0.0.1"], 9, "x"]')
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(UsageError, match="of another user"):
-        connect(of(0, 2), str(path))
+        connect(placement(0, 2), str(path))
     with pytest.raises(RankLost, match="not all ranks connected at"):
-        connect(of(1, 2), str(path), arrival_s=0.1)
+        connect(placement(1, 2), str(path), arrival_s=0.1)
 
 
 def test_ranks_that_do_not_connect_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with ThreadPoolExecutor(1) as pool:
-        alone = pool.submit(connect, of(0, 4), str(path), arrival_s=0.3)
+        alone = pool.submit(connect, placement(0, 4), str(path), arrival_s=0.3)
         while not path.exists():
             time.sleep(0.01)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600  # it has the key
@@ -179,7 +179,7 @@ def test_ranks_that_do_not_connect_are_named(tmp_path: Path) -> None:
                  "[" * 9999):  # fmt: skip
         path.write_text(text)
         with pytest.raises(RankLost, match="not all ranks connected at"):
-            connect(of(1, 4), str(path), arrival_s=0.1)
+            connect(placement(1, 4), str(path), arrival_s=0.1)
 
 
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_unauthenticated_connections_are_rejected(
             connection.recv_bytes()
 
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(connect, of(0, 2), str(path))
+        first = pool.submit(connect, placement(0, 2), str(path))
         for text in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b"\x7f\xff\xff\xff"):
             garbage(text)
         authenticated(b"wrong", [1, 2, "h", "data"])
@@ -222,13 +222,16 @@ def test_unauthenticated_connections_are_rejected(
                                  [1, 2, "h", "other"], [], {}]  # fmt: skip
         for greeting in impossible:
             authenticated(None, greeting)
-        with pool.submit(connect, of(1, 2), str(path)).result() as one, first.result() as zero:
+        with (
+            pool.submit(connect, placement(1, 2), str(path)).result() as one,
+            first.result() as zero,
+        ):
             gathered = pool.submit(zero.all_gather, "zero")
             assert one.all_gather("one") == ["zero", "one"] == gathered.result()
 
 
 def test_ranks_with_another_number_of_ranks_are_refused(tmp_path: Path) -> None:
-    first, other = together(2, tmp_path / "m", Communicator.barrier, sizes=(2, 3))
+    first, other = run_ranks(2, tmp_path / "m", Communicator.barrier, sizes=(2, 3))
     assert str(first) == str(other)
     assert "is one of 3, and rank 0 one of 2: start all with the same number" in str(first)
 
@@ -241,12 +244,12 @@ def test_a_rank_that_fails_ends_all_with_its_error(tmp_path: Path) -> None:
         return comm.all_gather(None)
 
     words = f"rank 2 on {HOST}: one by zero"
-    results = together(4, tmp_path / "m", fail)
+    results = run_ranks(4, tmp_path / "m", fail)
     assert [str(result) for result in results] == [words, words, "one by zero", words]
 
 
 def _end(where: str, how: str) -> None:
-    with connect(of(1, 3), where) as comm:
+    with connect(placement(1, 3), where) as comm:
         comm.barrier()
         if how == "ends":
             os._exit(3)
@@ -266,7 +269,7 @@ def test_a_lost_rank_is_named_on_all_ranks(
 
     def one(rank: int) -> str:
         try:
-            with connect(of(rank, 3), where, silence_s=silence_s) as comm:
+            with connect(placement(rank, 3), where, silence_s=silence_s) as comm:
                 comm.barrier()
                 return str(comm.all_gather("x" * 20_000_000))  # more than sockets hold
         except RankLost as lost:

@@ -165,10 +165,10 @@ def test_an_nccl_that_leaves_a_rank_out_is_found(folder: Path) -> None:
 def test_nvcc_compiles_the_kernels_of_a_plan(kernel: str, op: str, tmp_path: Path) -> None:
     assert NVCC is not None
     case = case_of(kernel, op)
-    sources, why_not_fused = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
-    assert not why_not_fused
+    sources = sharded.kernel_sources(case, case.plan(2**20), ranks=4)
+    assert sources.fused
     file = tmp_path / "k.cu"
-    for source in sources.values():
+    for source in sources.all:
         file.write_text(source.text)
         done = subprocess.run(
             [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],
