@@ -33,7 +33,7 @@ from cudareduce.collectives.launcher import (
     worst_of_ranks,
 )
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS
-from cudareduce.compare.check import conclude_stored, conclude_trees, thresholds_of
+from cudareduce.compare.check import report_stored, report_trees, thresholds_of
 from cudareduce.compare.measure import rounds_of
 from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
@@ -69,9 +69,7 @@ def check_ranks(request: CheckRequest, stored: Run) -> int:
             request, old, jobs, rounds_of(request, stored), device, Deadline(request.max_time),
             ranks,
         )  # fmt: skip
-        return ranks.finish(
-            conclude_stored(request, stored, old.records, registry, thresholds, here)
-        )
+        return ranks.finish(report_stored(request, stored, old.records, registry, thresholds, here))
 
 
 def check_base_ranks(request: CheckRequest) -> int:
@@ -95,7 +93,7 @@ def check_base_ranks(request: CheckRequest) -> int:
             now, deadline = Run({}, device, {}, ()), Deadline(request.max_time)
             both = JobMeasurement(request, now, jobs, rounds, device, deadline, ranks, pairs)
             candidate = " ".join(request.kernels)
-            return ranks.finish(conclude_trees(request, candidate, registry, thresholds, both))
+            return ranks.finish(report_trees(request, candidate, registry, thresholds, both))
 
 
 def _check_problems(request: CheckRequest) -> None:

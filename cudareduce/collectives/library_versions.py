@@ -24,8 +24,8 @@ from cudareduce.collectives.communicator import find_placement
 from cudareduce.collectives.launcher import check_memory, most_ranks
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
-from cudareduce.compare.check import check_rows
-from cudareduce.compare.report import Report, publish_comparison
+from cudareduce.compare.check import check
+from cudareduce.compare.report import publish_comparison
 from cudareduce.compare.request import CheckRequest, Versions, load_thresholds
 from cudareduce.compare.verdicts import INTERRUPTED, Remeasured, Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
@@ -62,24 +62,23 @@ def check_library(request: CheckRequest) -> int:
             load_thresholds(judging.thresholds, judging.threshold, versions.kernels),
             paired=True, same_code=False,
         )  # fmt: skip
-        outcome = check_rows(request, rules, None, versions.measure, versions.measure, Deadline())
+        report = check(request, rules, None, versions)
 
-    assert outcome.measured is not None
-    old, new = outcome.measured.old, outcome.measured.new
+    assert report.measured is not None
+    old, new = report.measured.old, report.measured.new
     skips = tuple(dict.fromkeys(
         f"{r.kernel}: skipped: {r.reason}" for r in (*old, *new) if r.verdict == "skip"
     ))  # fmt: skip
-    if not outcome.rows:
-        if outcome.cut is INTERRUPTED:
+    if not report.rows:
+        if report.cut and report.cut.exit_code == INTERRUPTED.exit_code:
             raise KeyboardInterrupt
-        why = outcome.cut.why if outcome.cut else skips[0]
-        raise EnvironmentProblem(f"nothing was compared: {why}")
+        raise EnvironmentProblem(
+            f"nothing was compared: {report.cut.why if report.cut else skips[0]}"
+        )
     (before, after), device = versions.labels, versions.device
-    report = Report(
-        title=f"{after} against {before}, {device.name}",
-        outcome=replace(outcome, measured=None), rules=rules, notes=skips,
+    report = replace(
+        report, title=f"{after} against {before}, {device.name}", measured=None, notes=skips,
         head=(f"old: {before}, {library.old}", f"new: {after}, {library.new}"),
-        against=tuple(request.again),
     )  # fmt: skip
     protocol = {"timing": versions.timing, "rounds": request.default_rounds}
     now = Run(tool(request.argv), device, protocol, new)
@@ -123,9 +122,10 @@ class NcclVersions:
             options=("--nccl", f"{library.old},{library.new}"),
         )
         jobs = jobs_of(request, ranks, dict.fromkeys(self.kernels, ("nccl",)))
-        self.measure = JobMeasurement(
+        self.deadline = Deadline()
+        self.measure = self.confirm = JobMeasurement(
             request, Run({}, self.device, {}, ()), jobs, request.default_rounds, self.device,
-            Deadline(), JobRanks(), pairs,
+            self.deadline, JobRanks(), pairs,
         ).measure  # fmt: skip
 
 
@@ -147,7 +147,7 @@ class CubVersions:
         self.kernels = tuple(f"peer:{name}" for name in names)
         if 0 in request.sizes:
             raise UsageError("--library cub takes --n of 1 or more")
-        self._request, self._library = request, library
+        self._request, self._library, self.deadline = request, library, Deadline()
         self._spec, _ = choose_backend("cuda", request.device, not request.no_cache)
         self._folder = self._spec.cache or folder
         if find_nvcc() is None:
@@ -190,15 +190,20 @@ class CubVersions:
                 sizes[kernel, reduction.op.name, reduction.dtype.name] = set(request.sizes)
         for r in suspects or ():
             sizes.setdefault((r.kernel, r.op, r.dtype), set()).add(r.n)
-        rounds, records = times * request.default_rounds, list[Record]()
-        for (kernel, op, dtype), lengths in sizes.items():
-            records += self._run(kernel, reduction_of(op, dtype), sorted(lengths), rounds)
+        rounds, records, cut = times * request.default_rounds, list[Record](), None
+        try:
+            for (kernel, op, dtype), lengths in sizes.items():
+                records += self._run(kernel, reduction_of(op, dtype), sorted(lengths), rounds)
+        except KeyboardInterrupt:
+            cut = INTERRUPTED
         old, new = (
             tuple(replace(r, kernel=r.kernel.removesuffix(suffix))
                   for r in records if r.kernel.endswith(suffix))
             for suffix in (_OLD, _NEW)
         )  # fmt: skip
-        return Remeasured(old=old, new=new)
+        return Remeasured(old=old, new=new, cut=cut)
+
+    confirm = measure  # each measurement is a fresh process
 
     def _run(
         self, kernel: str, reduction: Reduction, sizes: Sequence[int], rounds: int

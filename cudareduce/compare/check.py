@@ -4,7 +4,7 @@ report."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -46,7 +46,6 @@ from cudareduce.compare.trees import Trees, head_choices, open_trees
 from cudareduce.compare.verdicts import (
     FEWEST,
     VERDICTS,
-    Outcome,
     Remeasured,
     Row,
     Rules,
@@ -69,12 +68,11 @@ from cudareduce.results.store import check_writable, to_json, write_text
 
 #: Uncertain rows are measured again with these multiples of the rounds.
 _LONGER = (2, 4, 8)
-#: Measures everything (None) or the cases of these records, with a multiple of the rounds.
-Measure = Callable[[Sequence[Record] | None, int], Remeasured]
 
 
 class Measurement(Protocol):
-    """Measures on a device until a deadline; `confirm` does so in fresh processes."""
+    """Measures everything (None) or the cases of `suspects` with a multiple of the rounds, until a
+    deadline; `confirm` does so in fresh processes."""
 
     @property
     def device(self) -> DeviceInfo: ...
@@ -84,21 +82,21 @@ class Measurement(Protocol):
     def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
 
 
-def check_rows(
-    request: CheckRequest, rules: Rules, stored: Sequence[Record] | None, measure: Measure,
-    confirm: Measure, deadline: Deadline,
-) -> Outcome:  # fmt: skip
-    """Measure and compare with `stored`, or with the baseline tree measured in the same rounds
-    (None). `confirm` measures in a fresh process.
+def check(
+    request: CheckRequest, rules: Rules, stored: Run | None, measurement: Measurement, *,
+    title: str = "", head: tuple[str, ...] = (), notes: Sequence[str] = (),
+) -> Report:  # fmt: skip
+    """Measure and compare with a stored run, or with the baseline tree measured in the same rounds
+    (None).
 
-    A row is SLOWER only if a second, longer measurement agrees. This replaces a correction for
-    multiple comparisons, with which no test on so few rounds would be significant. After Ctrl-C, a
-    GPU failure or the deadline, returns the rows so far with the reason.
+    A row is SLOWER only if a second, longer measurement in a fresh process agrees. This replaces a
+    correction for multiple comparisons, with which no test on so few rounds would be significant.
+    After Ctrl-C, a GPU failure or the deadline, the report has the rows so far and the reason.
     """
     # Measure everything and classify.
-    first = measure(None, 1)
-    cut, with_base = first.cut, False
-    rows = compare(first.old if stored is None else stored, first.new, rules)
+    first = measurement.measure(None, 1)
+    cut, confirmed_with = first.cut, ""
+    rows = compare(stored.records if stored else first.old, first.new, rules)
     if cut:  # kernels missing from an interrupted run are UNCERTAIN, not GONE
         rows = [
             _uncertain(row, f"not measured: {cut.why}")
@@ -107,32 +105,44 @@ def check_rows(
         ]  # fmt: skip
 
     # More rounds for what is uncertain.
-    budget = Deadline(min(request.budget_s, deadline.left_s))
+    budget = Deadline(min(request.budget_s, measurement.deadline.left_s))
     for times in _LONGER:
         suspects = _with_controls(rows, [row for row in rows if row.in_doubt])
         if cut or not suspects or budget.passed:
             break
         say(_remeasurement_text(suspects, times), request.quiet)
-        longer = measure([row.record for row in suspects], times)
+        longer = measurement.measure([row.record for row in suspects], times)
         cut = longer.cut
         if not cut:
-            old = longer.old if stored is None else [row.old for row in suspects if row.old]
+            old = [row.old for row in suspects if row.old] if stored else longer.old
             rows = _replace_uncertain(rows, compare(old, longer.new, rules))
     rows = apply_drift(rows, rules)
 
     # Confirm slower rows in a fresh process.
     suspects = _with_controls(rows, [row for row in rows if row.verdict == "SLOWER"])
-    if suspects and not cut and deadline.passed:
+    if suspects and not cut and measurement.deadline.passed:
         rows = _mark_unconfirmed(rows, "no time was left to confirm it")
     elif suspects and not cut:
         say(f"{_remeasurement_text(suspects, 2)}, in a fresh process", request.quiet)
-        second = confirm([row.record for row in suspects], 2)
-        cut, with_base = second.cut, bool(second.old)
+        second = measurement.confirm([row.record for row in suspects], 2)
+        cut = second.cut
+        if stored and second.old:
+            confirmed_with = (
+                f"measured again in the same rounds as the kernels of {stored.tool.get('git')}, in "
+                "a fresh process"
+            )
         if not cut:
             rows = confirm_rows(rows, _compare_again(suspects, second, rules), rules)
     if cut:
         rows = _mark_unconfirmed(rows, f"not measured again: {cut.why}")
-    return Outcome(rows, first, cut, with_base)
+
+    # Report.
+    host = host_notes(stored.records, first.new) if stored else []
+    remarks = (*notes, *([confirmed_with] if confirmed_with else []), *skew_notes(rows), *host)
+    return Report(
+        title=title, head=head, rows=rows, rules=rules, notes=remarks, measured=first, cut=cut,
+        against=tuple(request.again),
+    )  # fmt: skip
 
 
 def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
@@ -261,7 +271,7 @@ def compare_runs(request: CompareRequest, registry: Registry) -> Report:
     rows = require_evidence(compare(old.records, new.records, rules), rules)
     return Report(
         title=f"{request.new.name} against {request.old.name}, {new.device.name}",
-        head=(side_text("old", old), side_text("new", new)), outcome=Outcome(rows), rules=rules,
+        head=(side_text("old", old), side_text("new", new)), rows=rows, rules=rules,
         against=("--baseline", str(request.old), *request.judging.again),
         notes=(*order_notes(old, new, (request.old, request.new)), *notes,
                *protocol_differences(old, new), *skew_notes(rows),
@@ -298,52 +308,41 @@ def check_stored(request: CheckRequest, stored: Run) -> int:
     records, batches = select(stored, request, registry)
     thresholds = thresholds_of(request.judging, registry, stored.records)
     with KernelMeasurement(request, registry, batches, stored) as kernels:
-        return conclude_stored(request, stored, records, registry, thresholds, kernels)
+        return report_stored(request, stored, records, registry, thresholds, kernels)
 
 
-def conclude_stored(
+def report_stored(
     request: CheckRequest, stored: Run, records: Sequence[Record], registry: Registry,
     thresholds: Thresholds, measurement: Measurement,
 ) -> int:  # fmt: skip
-    """Measure, compare with these records of a stored run, report, and write the new baseline if
+    """Check against these records of a stored run, publish, and write the new baseline if
     requested; returns the exit code."""
     old, device = replace(stored, records=tuple(records)), measurement.device
     device = replace(device, peak_gb_s=device.peak_gb_s or old.device.peak_gb_s)
     libraries = {"peers": list(request.peers)} if request.peers else {}
     now = Run(tool(request.argv), device, {**old.protocol, **libraries}, ())
     rules, notes = rules_between(old, now, thresholds, request.judging)
-    outcome = check_rows(
-        request, rules, old.records, measurement.measure, measurement.confirm, measurement.deadline
-    )
-    assert outcome.measured is not None
-    if outcome.with_base:
-        notes.append(
-            f"measured again in the same rounds as the kernels of {old.tool.get('git')}, in a "
-            "fresh process"
-        )
+    title = f"now against {request.baseline and request.baseline.name}, {device.name}"
+    report = check(request, rules, old, measurement, title=title, notes=notes)
+    assert report.measured is not None
     # A result that was wrong in a later measurement only is wrong in the new run, too.
-    wrong = {identity(row.record): row.record for row in outcome.rows if row.verdict == "WRONG"}
-    now = outcome.measured.as_run(now, rounds_of(request, stored))
+    wrong = {identity(row.record): row.record for row in report.rows if row.verdict == "WRONG"}
+    now = report.measured.as_run(now, rounds_of(request, stored))
     now = replace(now, records=tuple(wrong.get(identity(r), r) for r in now.records))
-    report = Report(
-        title=f"now against {request.baseline and request.baseline.name}, {device.name}",
-        head=(side_text("old", old), side_text("new", now)), outcome=outcome, rules=rules,
-        notes=(*notes, *skew_notes(outcome.rows), *host_notes(old.records, outcome.measured.new)),
-        against=tuple(request.again),
-    )  # fmt: skip
+    report = replace(report, head=(side_text("old", old), side_text("new", now)))
     code = publish_comparison(
         report, request.judging, request.outputs, registry,
         texts={"json": lambda: to_json(now)}, quiet=request.quiet,
     )  # fmt: skip
-    return _update_baseline(request, now, outcome, code) if request.update_baseline else code
+    return _update_baseline(request, now, report, code) if request.update_baseline else code
 
 
-def _update_baseline(request: CheckRequest, now: Run, outcome: Outcome, code: int) -> int:
+def _update_baseline(request: CheckRequest, now: Run, report: Report, code: int) -> int:
     """Write the new baseline unless a result is wrong or a kernel is missing."""
     path = request.baseline
     assert path is not None
-    gone = next((row.record for row in outcome.rows if row.verdict == "GONE"), None)
-    if outcome.cut or any(record.cause == "time" for record in now.records):
+    gone = next((row.record for row in report.rows if row.verdict == "GONE"), None)
+    if report.cut or any(record.cause == "time" for record in now.records):
         say(f"{path} is unchanged: not all of it was measured")
         return code or 4
     if code in (2, 3, 6):
@@ -364,45 +363,40 @@ def check_base(request: CheckRequest) -> int:
     request.outputs.check(*request.judging.read)
     registry = load_registry(request.folders)
     with open_trees(request, registry) as trees:
-        return time_trees(request, trees, registry)
+        return check_trees(request, trees, registry)
 
 
-def time_trees(
+def check_trees(
     request: CheckRequest, trees: Trees, registry: Registry, ahead: CompiledReport | None = None
 ) -> int:
-    """Measure both trees, compare, and report after the results of compilation, `ahead`; returns
-    the exit code. Raises UsageError and EnvironmentProblem."""
+    """Check two trees and publish after the results of compilation, `ahead`; returns the exit code.
+    Raises UsageError and EnvironmentProblem."""
     named = {*trees.base, *(choice.kernel.id for choice in trees.choices)}
-    thresholds = thresholds_of(request.judging, registry, (), named)
     batch = base_batch(trees.choices, trees.base, request)
     alone = request.kernels and all(name.endswith(SOURCES) for name in request.kernels)
-    candidate = request.kernels if alone else map(str, request.heads)
+    candidate = " ".join(request.kernels if alone else map(str, request.heads))
+    thresholds = thresholds_of(request.judging, registry, (), named)
     with KernelMeasurement(request, registry, [batch]) as kernels:
-        return conclude_trees(
-            request, " ".join(candidate), registry, thresholds, kernels, trees.problems, ahead
+        return report_trees(
+            request, candidate, registry, thresholds, kernels, trees.problems, ahead
         )
 
 
-def conclude_trees(
+def report_trees(
     request: CheckRequest, candidate: str, registry: Registry, thresholds: Thresholds,
     measurement: Measurement, notes: Sequence[str] = (), ahead: CompiledReport | None = None,
 ) -> int:  # fmt: skip
-    """Measure two trees in the same rounds, compare and report; returns the exit code."""
+    """Check two trees, measured in the same rounds, and publish; returns the exit code. `candidate`
+    names the new tree."""
     rules = Rules(thresholds, paired=True, same_code=not request.judging.no_same_code)
     device = measurement.device
-    outcome = check_rows(
-        request, rules, None, measurement.measure, measurement.confirm, measurement.deadline
-    )
-    if not outcome.rows and not outcome.cut:
+    now = Run(tool(request.argv), device, {"rounds": request.default_rounds}, ())
+    title, head = f"{candidate} against {request.base}, {device.name}", (side_text("new", now),)
+    report = check(request, rules, None, measurement, title=title, head=head, notes=notes)
+    if not report.rows and not report.cut:
         raise UsageError(
             "nothing was compared: give --n elements that a kernel can reduce, or more --max-time"
         )
-    now = Run(tool(request.argv), device, {"rounds": request.default_rounds}, ())
-    report = Report(
-        title=f"{candidate} against {request.base}, {device.name}", head=(side_text("new", now),),
-        outcome=outcome, rules=rules, notes=(*notes, *skew_notes(outcome.rows)),
-        against=tuple(request.again),
-    )  # fmt: skip
     return publish_comparison(
         report, request.judging, request.outputs, registry, quiet=request.quiet, ahead=ahead
     )
@@ -418,20 +412,19 @@ def check_self(request: CheckRequest) -> int:
     named = {choice.kernel.id for choice in choices}
     rules = Rules(thresholds_of(request.judging, registry, (), named), same_code=False)
     rows = list[Row]()
-    with KernelMeasurement(request, registry, [head_batch(choices, request)]) as kernels:
-        before = kernels.confirm(None, 1)
+    batches = [head_batch(choices, request)]
+    with KernelMeasurement(request, registry, batches, always_fresh=True) as kernels:
+        before = kernels.measure(None, 1)
         cut = before.cut
         for k in range(request.times or 1):
             if cut or kernels.deadline.passed:
                 break
             say(f"comparison {k + 1} of {request.times}", request.quiet)
-            outcome = check_rows(
-                request, rules, before.new, kernels.confirm, kernels.confirm, kernels.deadline
-            )
-            assert outcome.measured is not None
-            cut, before = outcome.cut, outcome.measured
+            report = check(request, rules, Run({}, kernels.device, {}, before.new), kernels)
+            assert report.measured is not None
+            cut, before = report.cut, report.measured
             if not cut:
-                rows += map(_mark_wrong_in_first, outcome.rows)
+                rows += map(_mark_wrong_in_first, report.rows)
     if not rows and not cut:
         raise UsageError("nothing was compared: give --n elements, or more --max-time")
     section = _self_section(rows, kernels.device.name, rules, request.default_rounds)

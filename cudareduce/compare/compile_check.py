@@ -12,7 +12,7 @@ from typing import Any
 from cudareduce.backends.selection import choose_backend, default_cache, why_unusable
 from cudareduce.catalog.kernel import Kernel
 from cudareduce.catalog.registry import Choice, Registry, asked_for, load_registry
-from cudareduce.compare.check import time_trees
+from cudareduce.compare.check import check_trees
 from cudareduce.compare.machine_code import Disassembler, find_disassembler
 from cudareduce.compare.nvcc import (
     SAMPLED,
@@ -168,7 +168,7 @@ def check_compiled_trees(request: CheckRequest) -> int:
             values=tuple(compiled_values(rows)),
             code=compiled_words(rows),
         )
-        return worst_exit_code((codes | {time_trees(request, fewer, registry, ahead)}) - {0})
+        return worst_exit_code((codes | {check_trees(request, fewer, registry, ahead)}) - {0})
 
 
 def _compile_trees(

@@ -154,13 +154,14 @@ def _measure_here(
 
 
 class KernelMeasurement:
-    """Measures batches in this process, which holds the GPU until the first confirmation; confirms
-    in fresh processes."""
+    """Measures batches in this process, which holds the GPU until the first confirmation, or
+    `always_fresh` in a process per measurement; confirms in fresh processes."""
 
     def __init__(
         self, request: CheckRequest, registry: Registry, batches: Sequence[Batch],
-        stored: Run | None = None,
+        stored: Run | None = None, *, always_fresh: bool = False,
     ) -> None:  # fmt: skip
+        self._always_fresh = always_fresh
         self._request, self._registry, self._batches = request, registry, batches
         self.deadline, self._stored = Deadline(request.max_time), stored
         self._gpu = ExitStack()
@@ -180,6 +181,8 @@ class KernelMeasurement:
     def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
         """Measure all batches (None) or the cases of these records, with so many times the rounds.
         Ctrl-C and a failing GPU end it with the records so far."""
+        if self._always_fresh:
+            return self.confirm(suspects, times)
         return self._bencher.measure(self._selected(suspects, times))
 
     def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:

@@ -20,7 +20,8 @@ from cudareduce.compare.statistics import detectable_slowdown
 from cudareduce.compare.verdicts import (
     VERDICTS,
     ControlGroup,
-    Outcome,
+    Cut,
+    Remeasured,
     Row,
     Rules,
     host_only,
@@ -49,19 +50,17 @@ from cudareduce.text import first_few
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The outcome of a comparison with title, rules and notes. `against`: the options of `check`
-    that compare again."""
+    """The rows of a comparison with title, rules and notes. `measured` is its first measurement if
+    there was one, `cut` why it ended early, `against` the options of `check` that compare again."""
 
     title: str
-    head: tuple[str, ...] = ()
-    outcome: Outcome
+    rows: Sequence[Row]
     rules: Rules
+    head: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        return self.outcome.rows
+    measured: Remeasured | None = None
+    cut: Cut | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +142,13 @@ def row_code(row: Row, judging: Judging) -> int:
 def exit_code(report: Report, judging: Judging) -> int:
     """The exit code of the worst verdict, of machine-wide drift, of an early end, or 4 if nothing
     was decided. Only the new side counts, since a change that repairs a kernel must pass."""
-    if report.outcome.cut:
-        return report.outcome.cut.exit_code
+    if report.cut:
+        return report.cut.exit_code
     codes = {row_code(row, judging) for row in report.rows} - {0}
     if machine(report.rows, report.rules) or _undecided(report.rows):
         codes.add(4)
-    if report.outcome.measured is not None:
-        codes |= verdict_codes(report.outcome.measured.new) - {
-            3
-        }  # wrong results are judged as rows
+    if report.measured is not None:
+        codes |= verdict_codes(report.measured.new) - {3}  # wrong results are judged as rows
     return worst_exit_code(codes)
 
 
@@ -165,9 +162,9 @@ def _undecided(rows: Sequence[Row]) -> bool:
 
 def _run_notes(report: Report) -> list[str]:
     """Why it ended early or decided nothing, notes, and remarks on the measurement."""
-    notes = [*report.notes, *(report.outcome.measured.remarks if report.outcome.measured else ())]
-    if report.outcome.cut:
-        notes.insert(0, f"cut short: {report.outcome.cut.why}; what is missing was not measured")
+    notes = [*report.notes, *(report.measured.remarks if report.measured else ())]
+    if report.cut:
+        notes.insert(0, f"cut short: {report.cut.why}; what is missing was not measured")
     elif _undecided(report.rows):
         why = "no kernel has a verdict on its time; the reasons are in the notes above"
         if all(row.verdict == "NEW" for row in report.rows):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, expm1, hypot, inf, log, log1p, pi, sqrt
+from math import exp, expm1, hypot, inf, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,6 @@ _NO_CONTROLS = "no unchanged kernels show the drift between these runs"
 _REMEDY = "use check, or bench three unchanged kernels too"
 #: The least number of members of a control group.
 FEWEST = 3
-#: Standard error of a median over that of a mean.
-_MEDIAN_ERROR = sqrt(pi / 2)
 #: No kernel reads at more than this percentage of the ceiling: the best reach 100 on an H200.
 _OVER_CEILING = 105.0
 #: Below this percentage of peak bandwidth launch overhead dominates.
@@ -101,9 +99,9 @@ class Rules:
 class ControlGroup:
     """How `count` kernels with identical machine code moved between two runs.
 
-    All figures are logarithms of new over old. `moved` is the median change, `error` its standard
-    error. `deviation` is the standard deviation between kernels that their rounds do not explain,
-    with `freedom` degrees of freedom. `what` describes members that are not kernels.
+    All figures are logarithms of new over old. `moved` is the median change, `error` the standard
+    error of the mean. `deviation` is the standard deviation between kernels that their rounds do
+    not explain, with `freedom` degrees of freedom. `what` describes members that are not kernels.
     """
 
     count: int
@@ -123,18 +121,17 @@ class ControlGroup:
     def half_width(self) -> float:
         """Half width of the prediction interval for the shift of one more kernel (Higgins, Thompson
         and Spiegelhalter, JRSS A 172, 2009)."""
-        quantile = student_quantile((1 - CONFIDENCE) / 2, self.freedom)
-        return quantile * hypot(self.deviation, self.error)
+        return self.deviation * student_quantile((1 - CONFIDENCE) / 2, self.freedom)
 
     def subtracted_from(self, change: Change) -> Change:
         """A change of another kernel without the group's shift. The half widths add as squares (Zou
-        and Donner, Statistics in Medicine 27, 2008)."""
+        and Donner, Statistics in Medicine 27, 2008), and two standard errors of the shift."""
         ratio = change.ratio * exp(-self.moved)
-        below, above = log(change.ratio / change.low), log(change.high / change.ratio)
-        low = ratio * exp(-hypot(below, self.half_width))
-        return replace(
-            change, ratio=ratio, low=low, high=ratio * exp(hypot(above, self.half_width))
+        below, above = (
+            hypot(log(end), self.half_width) + 2 * self.error
+            for end in (change.ratio / change.low, change.high / change.ratio)
         )
+        return replace(change, ratio=ratio, low=ratio * exp(-below), high=ratio * exp(above))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +204,6 @@ class Remeasured:
             "measured": list(self.protocols), "remarks": list(self.remarks), "max_time_s": None,
         }  # fmt: skip
         return replace(now, protocol=protocol, records=self.new)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The rows of a comparison, its first measurement if there was one, and why it ended early.
-    `with_base`: the confirmation run measured the kernels of a stored run in the same rounds."""
-
-    rows: Sequence[Row]
-    measured: Remeasured | None = None
-    cut: Cut | None = None
-    with_base: bool = False
 
 
 def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
@@ -306,7 +292,7 @@ def _group(
     moves: Sequence[float], deviation: float = 0.0, freedom: int = 2, what: str = ""
 ) -> ControlGroup:
     count = len(moves)
-    error = _MEDIAN_ERROR * float(np.std(moves, ddof=1)) / sqrt(count) if count > 1 else 0.0
+    error = float(np.std(moves, ddof=1)) / sqrt(count) if count > 1 else 0.0
     return ControlGroup(count, float(np.median(moves)), error, deviation, freedom, what)
 
 

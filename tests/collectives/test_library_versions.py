@@ -178,12 +178,16 @@ def test_ranks_are_started_with_both_files(
     assert (options["backend"], options["quiet"], options["no_cache"]) == ("cuda", True, True)
 
 
+@pytest.mark.parametrize("by_rank", [False, True])
 def test_an_interrupt_before_the_first_result_is_not_an_error_of_the_environment(
-    copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
+    copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch, by_rank: bool
 ) -> None:
+    """Also if only the ranks receive the signal, and end with code 130."""
     two_gpus(monkeypatch)
 
     def interrupted(*_: object, **__: object) -> int:
+        if by_rank:
+            return 130
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cudareduce.collectives.check.start", interrupted)

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from cudareduce.compare.report import Report, comment
 from cudareduce.compare.request import Thresholds
-from cudareduce.compare.verdicts import Outcome, Rules, compare
+from cudareduce.compare.verdicts import Rules, compare
 from cudareduce.report.ci import MARKER
 from cudareduce.report.markdown import to_markdown
 from cudareduce.results.record import Record
@@ -28,7 +28,7 @@ FLAT = (40.0, 40.032, 39.968) * 3
 RULES = Rules(Thresholds(0.05))
 REPORT = Report(
     title="new.json against old.json, <H200>", head=("old: at abc", "new: at def"),
-    outcome=Outcome(()), rules=RULES, notes=("a note",), against=("--baseline", "old.json"),
+    rows=(), rules=RULES, notes=("a note",), against=("--baseline", "old.json"),
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def told(
     **code: tuple[str, ...],
 ) -> str:  # fmt: skip
     rows = tuple(compare(list(old), list(new), RULES))
-    return comment(replace(report, outcome=Outcome(rows)), code)
+    return comment(replace(report, rows=rows), code)
 
 
 def test_kernels_are_grouped_the_worst_first() -> None:

@@ -8,18 +8,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cudareduce.budget import Deadline
 from cudareduce.compare.baseline import match
-from cudareduce.compare.check import check_rows, confirm_rows
+from cudareduce.compare.check import check, confirm_rows
 from cudareduce.compare.report import Report, exit_code, verdict_sections
 from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
 from cudareduce.compare.verdicts import (
     SAME_CODE,
-    Outcome,
     Remeasured,
     Row,
     Rules,
@@ -350,7 +350,7 @@ def test_another_choice_of_auto_is_named_in_the_reason(us: float, verdict: str) 
 
 
 def report(rows: Sequence[Row], *notes: str) -> Report:
-    return Report(title="title", outcome=Outcome(rows), rules=FIVE, notes=notes)
+    return Report(title="title", rows=rows, rules=FIVE, notes=notes)
 
 
 def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
@@ -370,11 +370,13 @@ def decided(
         given.append(first if suspects is None else longer(times))
         return given[-1]
 
-    outcome = check_rows(
-        request, FIVE, first.old if stored else None, measure, lambda *_: given[-1], Deadline()
+    measurement = SimpleNamespace(
+        device=H200, deadline=Deadline(), measure=measure, confirm=lambda *_: given[-1]
     )
-    assert outcome.cut is None
-    return list(outcome.rows)
+    baseline = Run({}, H200, {}, first.old) if stored else None
+    report = check(request, FIVE, baseline, measurement)
+    assert report.cut is None
+    return list(report.rows)
 
 
 def test_uncertain_rows_are_measured_longer() -> None:
@@ -516,13 +518,13 @@ def test_compare_prints_the_worst_first_and_cannot_confirm(cudareduce: Call) -> 
     assert lines[:9] == [
         "simulated-after.json against simulated-before.json, NVIDIA H200, sum float32, limit 2%",
         "",
-        " verdict  kernel                       n     old us  new us    change",
-        " " + 68 * "─",
-        " SLOWER   reduce_v6_multi_add          2^28   347.4     358  +3.0±.4%",
-        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±.9%",
-        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5  +2.9±.5%",
-        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72  -5.9±.7%",
-        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506  -6.1±.5%",
+        " verdict  kernel                       n     old us  new us     change",
+        " " + 69 * "─",
+        " SLOWER   reduce_v6_multi_add          2^28   347.4     358   +3.0±.5%",
+        " SLOWER   reduce_v6_multi_add          2^22    8.38    8.64  +2.9±1.0%",
+        " SLOWER   reduce_v6_multi_add          2^25   46.11    47.5   +2.9±.5%",
+        " FASTER   reduce_v4_unroll_last_warp   2^22   11.39   10.72   -5.9±.7%",
+        " FASTER   reduce_v4_unroll_last_warp   2^28     538     506   -6.1±.6%",
     ]
     verdicts = [line.split()[0] for line in lines[4:28]]
     assert verdicts == ["SLOWER"] * 3 + ["FASTER"] * 3 + ["SAME"] * 18
