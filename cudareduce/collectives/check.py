@@ -167,8 +167,8 @@ def _pair_kernels(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One collective and operator: ranks, types, sizes and engines (all correct ones if empty).
-    `links` tells if link bandwidth is measured with the largest size."""
+    """One run of `collective`: its operator, ranks, types, sizes and engines (all correct ones if
+    empty). With `links`, link bandwidth is measured at the largest size."""
 
     collective: str
     op: str
@@ -231,7 +231,7 @@ class Pairs:
 def jobs_of(
     request: CheckRequest, ranks: int, engines: Mapping[str, tuple[str, ...]]
 ) -> tuple[Job, ...]:
-    """A job for each collective and operator of the command line, with the `engines` of each."""
+    """One job for each collective in `engines` and each operator of the command line."""
     dtypes, sizes = request.dtype or ("float32",), tuple(sorted(request.sizes))
     return tuple(
         Job(name, op, ranks, dtypes, sizes, engines[name])
@@ -320,7 +320,7 @@ def _check_record(record: Record) -> None:
 
 
 def device_of(ranks: int, request: CheckRequest) -> DeviceInfo:
-    """The device's description. Raises EnvironmentProblem if there are fewer GPUs than ranks."""
+    """Describe GPU 0. Raises EnvironmentProblem if there are fewer GPUs than ranks."""
     spec, _ = choose_backend("cuda", 0, not request.no_cache)
     gpus = gpu_count()
     if gpus < ranks:

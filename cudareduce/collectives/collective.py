@@ -235,7 +235,8 @@ class CollectiveExperiment:
 def run_collective(
     experiment: CollectiveExperiment, reduction: Reduction, comm: Communicator, backend: Backend
 ) -> tuple[list[Record], LinkRates]:
-    """The records of all engines, the same on all ranks, and the link bandwidth."""
+    """Verify all engines and time the correct ones. Returns their records, the same on all ranks,
+    and the link bandwidth."""
     sizes, size, numbers = experiment.sizes, reduction.dtype.size, count(1)
     timed = backend.timed() if experiment.timed else None
     links = LinkRates()

@@ -89,8 +89,8 @@ class Placement:
     job: str
 
     def file(self, purpose: str = "") -> str:
-        """The default rendezvous file: in the current folder, named after the job and `purpose`.
-        Ranks of a launcher share no other name."""
+        """The default rendezvous file, in the current folder. Its name consists of the job, which
+        all ranks of a launcher know, and `purpose`."""
         return f".cudareduce-{re.sub(r'[^0-9A-Za-z.-]', '_', self.job)}{purpose}.json"
 
 
@@ -179,12 +179,9 @@ class Communicator:
     that process does. All methods raise RankLost.
     """
 
-    def __init__(
-        self, rank: int, size: int, peers: list[Peer], parent: int | None = None,
-        silence_s: float = SILENCE_S,
-    ) -> None:  # fmt: skip
+    def __init__(self, rank: int, size: int, peers: list[Peer], parent: int | None = None) -> None:
         self.rank, self.size, self._peers, self._parent = rank, size, peers, parent
-        self._silence_s, self._beat_s = silence_s, silence_s / _BEATS
+        self._beat_s = SILENCE_S / _BEATS
         self._end_s = _END_BEATS * self._beat_s
         self._activity, self._why = "", ""
         self._failed, self._closing = Event(), Event()
@@ -192,7 +189,8 @@ class Communicator:
         self._thread.start()
 
     def gather(self, value: Any) -> list[Any]:
-        """On rank 0 the values of all ranks in order, elsewhere an empty list."""
+        """Send all values to rank 0. Returns them in the order of ranks there, elsewhere an empty
+        list."""
         if self.rank:
             with self._failures_of(self._peers[0]):
                 _send(self._peers[0].data, value)
@@ -204,7 +202,7 @@ class Communicator:
         return values
 
     def broadcast(self, value: Any = None) -> Any:
-        """Rank 0's value, on all ranks."""
+        """Send rank 0's value to all ranks. Returns it on all ranks."""
         for peer in self._peers:
             with self._failures_of(peer):
                 if self.rank:
@@ -213,7 +211,7 @@ class Communicator:
         return value
 
     def all_gather(self, value: Any) -> list[Any]:
-        """The values of all ranks in order, on all ranks."""
+        """Send all values to all ranks. Returns them in the order of ranks."""
         values: list[Any] = self.broadcast(self.gather(value))
         return values
 
@@ -240,7 +238,7 @@ class Communicator:
         try:
             yield
         except (OSError, EOFError):
-            self._failed.wait(self._silence_s + self._end_s)
+            self._failed.wait(SILENCE_S + self._end_s)
             raise RankLost(self._why or peer.ended) from None
 
     def _watch(self) -> None:
@@ -269,9 +267,9 @@ class Communicator:
                 elif message.startswith(_LOST):
                     return self._fail(message.removeprefix(_LOST).decode())
             for peer, at in heard.items():
-                if time.monotonic() - at > self._silence_s:
+                if time.monotonic() - at > SILENCE_S:
                     return self._fail(
-                        f"{peer} has sent no heartbeat for {self._silence_s:g} s: see what it "
+                        f"{peer} has sent no heartbeat for {SILENCE_S:g} s: see what it "
                         "printed, and that all ranks run the same command"
                     )
             if self._parent not in (None, os.getppid()):
@@ -354,32 +352,29 @@ def watchdog(
         timer.cancel()
 
 
-def connect(
-    placement: Placement, where: str | None = None, *, arrival_s: float = ARRIVAL_S,
-    silence_s: float = SILENCE_S,
-) -> Communicator:  # fmt: skip
+def connect(placement: Placement, where: str | None = None) -> Communicator:
     """Connect to the other ranks. `where` is a file that all can read (by default named after the
     job), or tcp://HOST:PORT of rank 0. Raises RankLost if a rank does not connect within
-    `arrival_s`, and UsageError for an unusable `where`."""
+    ARRIVAL_S, and UsageError for an unusable `where`."""
     own = placement.launcher == OWN_LAUNCHER.name  # all ranks are on this host
     if where is None:
         where = placement.job if own else placement.file()
     address = _address(where)
     if placement.rank:
-        peers = [_dial(placement, where, address, arrival_s)]
+        peers = [_dial(placement, where, address)]
     elif address:
         with _listen(where, address) as server:
-            peers = _accept(placement, server, placement.job.encode(), arrival_s)
+            peers = _accept(placement, server, placement.job.encode())
     else:
         hosts = ["127.0.0.1"] if own else [socket.gethostname(), socket.getfqdn()]
         with _listen(where, ("127.0.0.1" if own else "", 0)) as server:
             key = _publish(Path(where), hosts, server.getsockname()[1])
             try:
-                peers = _accept(placement, server, key, arrival_s)
+                peers = _accept(placement, server, key)
             finally:
                 Path(where).unlink(missing_ok=True)
     parent = int(os.environ.get(STARTED_BY, os.getppid())) if own else None
-    return Communicator(placement.rank, placement.size, peers, parent, silence_s)
+    return Communicator(placement.rank, placement.size, peers, parent)
 
 
 def _address(where: str) -> tuple[str, int] | None:
@@ -439,7 +434,8 @@ def _read_file(path: Path) -> tuple[list[str], int, bytes] | None:
 
 
 class _Greeting(NamedTuple):
-    """The first message of a rank on each of its two connections. `channel` is data or watch."""
+    """The first message of a rank on each of its two connections. `channel` is "data" or
+    "watch"."""
 
     rank: int
     size: int
@@ -447,12 +443,10 @@ class _Greeting(NamedTuple):
     channel: str
 
 
-def _accept(
-    placement: Placement, server: socket.socket, key: bytes, limit_s: float
-) -> list[Peer]:  # fmt: skip
+def _accept(placement: Placement, server: socket.socket, key: bytes) -> list[Peer]:
     """Wait for two connections of every other rank: one for data, one for the watchdog."""
     known: dict[tuple[int, str], tuple[Connection, str]] = {}
-    size, deadline = placement.size, time.monotonic() + limit_s
+    size, deadline = placement.size, time.monotonic() + ARRIVAL_S
     while len(known) < 2 * (size - 1):
         server.settimeout(max(0.01, deadline - time.monotonic()))
         try:
@@ -461,7 +455,7 @@ def _accept(
             missing = [str(rank) for rank in range(1, size) if (rank, "data") not in known]
             names = f"rank{'s' * (len(missing) > 1)} {', '.join(missing)}"
             raise RankLost(
-                f"{names} of {size} did not connect within {limit_s:.0f} s: see that all were "
+                f"{names} of {size} did not connect within {ARRIVAL_S:.0f} s: see that all were "
                 "started, and what they printed"
             ) from None
         greeting = None
@@ -495,10 +489,8 @@ def _accept(
     return peers
 
 
-def _dial(
-    placement: Placement, where: str, address: tuple[str, int] | None, limit_s: float
-) -> Peer:  # fmt: skip
-    deadline = time.monotonic() + limit_s
+def _dial(placement: Placement, where: str, address: tuple[str, int] | None) -> Peer:
+    deadline = time.monotonic() + ARRIVAL_S
     while time.monotonic() < deadline:
         published = _read_file(Path(where)) if address is None else None
         if address is not None:
@@ -516,7 +508,7 @@ def _dial(
             pass  # not rank 0 of this job, or not yet
         time.sleep(0.05)
     raise RankLost(
-        f"not all ranks connected at {where} within {limit_s:.0f} s: see that all were started, "
+        f"not all ranks connected at {where} within {ARRIVAL_S:.0f} s: see that all were started, "
         "with the same --meet"
     )
 

@@ -76,8 +76,8 @@ def shard_range(n: int, rank: int, ranks: int) -> range:
 
 @dataclass(frozen=True)
 class ShardedArray:
-    """An array of `n` elements sharded over `ranks` ranks. `turn` varies the content from call to
-    call. With `nan_of`, the mark of that rank is NaN."""
+    """An array of `n` elements sharded over `ranks` ranks. Each `turn` has other
+    elements. If `nan_of` is a rank, the marked element of its shard is NaN."""
 
     reduction: Reduction
     n: int
@@ -95,8 +95,8 @@ class ShardedArray:
 
     @cached_property
     def marks(self) -> dict[int, int]:
-        """Indices and values of the marks. For argmin and argmax the extremum is repeated at the
-        last index, which must not win: the lowest index does."""
+        """The marked elements: values by index. For argmin and argmax the last element repeats the
+        extremum, so that a kernel that does not return the lowest index is wrong."""
         marks: dict[int, int] = {}
         op, signed = self.reduction.op.name, self._signed
         for rank in range(self.ranks):

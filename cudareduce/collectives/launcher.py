@@ -111,8 +111,8 @@ def start(
 
 def worst_of_ranks(codes: Sequence[int]) -> int:
     """The exit code of a job whose ranks ended with `codes`. A code that cudareduce does not use,
-    such as a signal's, counts as a lost rank (6). 3 and 6 together are 3: the ranks lost the one
-    whose kernel hung."""
+    such as a signal's, counts as a lost rank (6). The job ends with 3 if ranks end with 3 and 6: a
+    rank whose kernel hangs ends with 3, and the others end with 6 because they lose it."""
     ended = next((code for code in codes if code == _INTERNAL or code > 128), None)
     if {3, 6} <= set(codes) <= set(_RANK_CODES):
         return 3

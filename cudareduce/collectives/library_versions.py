@@ -45,7 +45,8 @@ _EDGES = ((1, 1), (33, 1), (1025, 1), (65537, 1))
 
 
 def check_library(request: CheckRequest) -> int:
-    """Measure, compare, publish; returns the exit code. Raises UsageError, EnvironmentProblem, and
+    """Compare two versions of NCCL or CUB and publish the result. Returns the exit code. Raises
+    UsageError, EnvironmentProblem, and
     KeyboardInterrupt if Ctrl-C came before the first result."""
     library, judging = request.library, request.judging
     assert library is not None

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, cycle
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -136,7 +135,7 @@ def shard_record(
 
 def measure_sharded(
     reduction: Reduction, cases: Sequence[Case], n: int, rounds: int, comm: Communicator,
-    backend: Backend, *, timed: bool, quiet: bool, nccl: Path | None = None,
+    backend: Backend, *, timed: bool, quiet: bool,
 ) -> list[Record]:  # fmt: skip
     """Verify and time all combinations of all cases on `n` elements. Returns their records, the
     same on all ranks. Raises RankLost, BuildError, OutOfMemory, KernelFault and
@@ -147,7 +146,7 @@ def measure_sharded(
     record = partial(shard_record, n=n, ranks=comm.size, backend=backend.name)
     with (
         open_windows(comm, backend, parts) as windows,
-        _open_nccl(comm, nccl, timed=timed) as (member, absent),
+        _open_nccl(comm, timed=timed) as (member, absent),
         phase(f"{what} on {comm.size} ranks", steps, quiet=quiet) as bar,
     ):
         stage = Stage(backend, comm, windows, "all-reduce", reduction)
@@ -182,16 +181,14 @@ def measure_sharded(
 
 
 @contextmanager
-def _open_nccl(
-    comm: Communicator, nccl: Path | None, *, timed: bool
-) -> Iterator[tuple[NcclCommunicator | None, str]]:
+def _open_nccl(comm: Communicator, *, timed: bool) -> Iterator[tuple[NcclCommunicator | None, str]]:
     """This rank's NCCL communicator while the block runs, or the reason why there is none. Neither
     if nothing is timed."""
     with ExitStack() as opened:
         member, why = None, ""
         try:
             if timed:
-                library = agree(comm, partial(load, nccl))
+                library = agree(comm, lambda: load(None))
                 member = opened.enter_context(communicator(library, comm))
         except AbsentError as error:
             why = str(error)
@@ -201,8 +198,8 @@ def _open_nccl(
 def verify_sharded(
     stage: Stage, cases: Sequence[Case], n: int, alone: int, member: NcclCommunicator | None
 ) -> tuple[dict[Key, Record], dict[Key, str]]:
-    """Verify each combination of each case at sizes up to `alone`. Returns records for `n`
-    elements, and the refusals at the largest size: the reason by case and combination."""
+    """Verify each combination of each case at sizes up to `alone`. Returns the records, for `n`
+    elements, and the reasons for missing combinations at the largest size."""
     records: dict[Key, Record] = {}
     refusals: dict[Key, str] = {}
     ranks, pairs = stage.comm.size, call_pairs(stage.comm.size)
@@ -318,7 +315,7 @@ def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
 
 
 def _any_reason(stage: Stage, why_not: str) -> str:
-    """The reason of the lowest rank that has one; the same on all ranks."""
+    """The first reason that is not empty, in the order of ranks; the same on all ranks."""
     return next((why for why in stage.comm.all_gather(why_not) if why), "")
 
 

@@ -87,14 +87,14 @@ class Batch:
 
     @property
     def median_us(self) -> float | None:
-        """The median of valid samples; None if there are none."""
+        """The median of valid samples; None if there is none."""
         return median(self.valid_us) if self.valid_us else None
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRates:
-    """Link bandwidth of a GPU in one direction while both are busy, in GB/s, measured in the rounds
-    of the largest size; None if that is too small."""
+    """Bandwidth in GB/s at which each GPU reads from and writes to another, while both directions
+    of the link are busy. Measured in the rounds of the largest size; None if that is too small."""
 
     read_gb_s: float | None = None
     write_gb_s: float | None = None
@@ -348,8 +348,8 @@ def _rate(nbytes: int, batches: Sequence[Batch]) -> float | None:
 
 
 def with_times(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
-    """The record with the times of calls on `nbytes`. If a result was wrong, its verdict is fail;
-    if no sample is valid, its reason says so."""
+    """Copy of the record with the times of calls on arrays of `nbytes`. If a result was wrong, the
+    verdict is fail. If no sample is valid, the record has a reason and no times."""
     wrong = next((batch.wrong for batch in batches if batch.wrong), None)
     if wrong:
         return replace(plain, verdict="fail", reason=wrong)
@@ -374,8 +374,8 @@ def with_times(plain: Record, batches: Sequence[Batch], nbytes: int) -> Record:
 
 
 def with_bandwidth(record: Record, links: LinkRates) -> Record:
-    """The timed record with algbw and busbw as nccl-tests defines them, and busbw in percent of the
-    link bandwidth."""
+    """Copy of the record with algbw and busbw as nccl-tests defines them, and with busbw in
+    percent of the link bandwidth."""
     if record.gb_s is None or record.ranks is None:
         return record
     # busbw / algbw for n ranks: nccl-tests, doc/PERFORMANCE.md

@@ -16,11 +16,7 @@ import numpy as np
 
 from cudareduce.collectives.communicator import Communicator
 from cudareduce.collectives.engines import Engine, Stage
-from cudareduce.collectives.inputs import (
-    exact_values,
-    expected_result,
-    random_values,
-)
+from cudareduce.collectives.inputs import exact_values, expected_result, random_values
 from cudareduce.collectives.kernels import PACK_BYTES, TEST_BLOCKS, vector_of
 from cudareduce.collectives.windows import GUARD_BYTES, Part
 from cudareduce.errors import KernelFault
@@ -29,7 +25,7 @@ from cudareduce.results.record import Record
 
 #: The least number of call pairs, and calls with the same input. The delay of the late rank: in s
 #: on the host, and in a kernel in SM clocks, or ns on the emulator.
-_MOST_LATE, REPEATS = 3, 10
+_LEAST_PAIRS, REPEATS = 3, 10
 _LATE_S, DELAY_CLOCKS = 2e-3, 2_000_000
 
 
@@ -43,8 +39,8 @@ class VerifiedCalls(Protocol):
         """This rank's input of call `turn` of `turns`, and the expected result."""
 
     def repeated(self) -> tuple[Array, Any, Any]:
-        """This rank's input of repeated calls, the expected result, and its error bound; None if
-        the result is exact."""
+        """This rank's input of repeated calls, the expected result, and the bound of its error, or
+        None if the result must be exact."""
 
     def run(self, values: Array, late: int) -> Any:
         """The output of one call with rank `late` delayed. Raises KernelFault and RankLost."""
@@ -116,7 +112,7 @@ def _run(calls: VerifiedCalls, values: Array, late: int) -> Any:
 def call_pairs(ranks: int, blocks: int = 1) -> int:
     """The number of call pairs: one for each delayed rank, and one for each most delayed block if
     the launch has only `TEST_BLOCKS`."""
-    return max(_MOST_LATE, ranks, blocks if blocks <= TEST_BLOCKS else 1)
+    return max(_LEAST_PAIRS, ranks, blocks if blocks <= TEST_BLOCKS else 1)
 
 
 def verify_engine(
@@ -266,5 +262,5 @@ class EngineCalls:
 
     @property
     def _front(self) -> int:
-        """The guard bytes before an output; none for in-place engines."""
+        """The number of guard bytes in front of an output; 0 for in-place engines."""
         return 0 if self._in_place else GUARD_BYTES

@@ -69,7 +69,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The address of each rank's window in this process, and which is its own."""
+    """The addresses in this process of the windows of all ranks. `rank` is this process."""
 
     addresses: tuple[int, ...]
     rank: int
@@ -114,7 +114,10 @@ def _mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
         try:
             with own.open("wb") as file:
                 file.truncate(parts.nbytes)
-            maps = [_map_file(Path(path), parts.nbytes) for path in comm.all_gather(str(own))]
+            maps = []
+            for path in comm.all_gather(str(own)):
+                with Path(path).open("r+b") as file:
+                    maps.append(mmap.mmap(file.fileno(), parts.nbytes))
             comm.barrier()  # no rank removes a file that another has yet to open
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or "more than can be addressed"
@@ -129,11 +132,6 @@ def _mapped_windows(comm: Communicator, parts: Layout) -> Iterator[Windows]:
             words.clear()  # a map with a view cannot be closed
             for each in maps:
                 each.close()
-
-
-def _map_file(path: Path, nbytes: int) -> mmap.mmap:
-    with path.open("r+b") as file:
-        return mmap.mmap(file.fileno(), nbytes)
 
 
 @contextmanager

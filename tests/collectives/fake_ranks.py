@@ -2,7 +2,7 @@
 
 The simulation is configured by a JSON file that `CUDAREDUCE_TEST_GPUS` names: how many GPUs there
 are (`gpus`), how much longer kernels take, by their names (`factors`), how much slower the second
-rank is at all of them (`late`), and at which job ranks end without a word (`dies`).
+rank is at all of them (`late`), and at which job ranks exit (`dies`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def main() -> None:
     from cudareduce.__main__ import main as program
 
     path, cache = Path(os.environ[GPUS]), Path(os.environ[CACHE])
-    told = json.loads(path.read_text())
+    settings = json.loads(path.read_text())
     here = find_placement(os.environ)
     if here and sys.argv[1] == "collective":
         jobs = path.with_name(f"jobs-{here.rank}")
         with jobs.open("a") as file:
             file.write(".")
-        if jobs.stat().st_size >= told.get("dies", inf):
+        if jobs.stat().st_size >= settings.get("dies", inf):
             os._exit(9)
 
     def opened(_: BackendSpec) -> FakeGpu:
-        late = told.get("late", 1.0) if here and here.rank else 1.0
+        late = settings.get("late", 1.0) if here and here.rank else 1.0
         return FakeGpu(
-            cache, int.from_bytes(os.urandom(4), "little"), H200, told.get("factors", {}),
+            cache, int.from_bytes(os.urandom(4), "little"), H200, settings.get("factors", {}),
             floor_us=FLOOR_US * late, event_us=0.0, noise=NOISE, threads=1,
         )  # fmt: skip
 
@@ -51,7 +51,7 @@ def main() -> None:
     patch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
     patch.setattr("cudareduce.backends.selection.open_cuda", opened)
     for module in ("check", "launcher"):
-        patch.setattr(f"cudareduce.collectives.{module}.gpu_count", lambda: told.get("gpus", 2))
+        patch.setattr(f"cudareduce.collectives.{module}.gpu_count", lambda: settings.get("gpus", 2))
     for module in ("check", "launcher"):
         patch.setattr(f"cudareduce.collectives.{module}.PROGRAM", PROGRAM)
     patch.setattr(

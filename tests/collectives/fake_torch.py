@@ -19,7 +19,7 @@ _OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3}
 
 @dataclass(frozen=True)
 class Tensor:
-    """Elements of memory of others."""
+    """A view of device memory."""
 
     address: int
     count: int
@@ -31,7 +31,7 @@ class Tensor:
 
 @dataclass
 class Group:
-    """The one of all ranks, and the stream that is current."""
+    """The process group of all ranks, and the current stream."""
 
     nccl: Nccl
     stream: int = 0
@@ -76,13 +76,13 @@ class Group:
 
 
 def as_tensor(array: Any, device: str) -> Tensor:
-    said = array.__cuda_array_interface__
-    assert (device, said["version"]) == ("cuda", 3)
-    return Tensor(said["data"][0], said["shape"][0], said["typestr"])
+    interface = array.__cuda_array_interface__
+    assert (device, interface["version"]) == ("cuda", 3)
+    return Tensor(interface["data"][0], interface["shape"][0], interface["typestr"])
 
 
 def install(library: Path) -> None:
-    """Make `import torch` find it."""
+    """Make `import torch` return the fake."""
     group = Group(load(library))
     torch, cuda, distributed = (
         ModuleType(name) for name in ("torch", "torch.cuda", "torch.distributed")

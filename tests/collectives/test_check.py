@@ -86,9 +86,9 @@ def rows(out: str) -> dict[str, Any]:
 @pytest.fixture
 def gpus(cache: Path, tmp_path: Path) -> Gpus:
     """The command line with two simulated GPUs, whose ranks are processes."""
-    told = tmp_path / "gpus.json"
-    told.write_text("{}")
-    home = os.environ | {GPUS: str(told), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
+    settings = tmp_path / "gpus.json"
+    settings.write_text("{}")
+    home = os.environ | {GPUS: str(settings), CACHE: str(cache), "PYTHONPATH": str(ROOT)}
 
     def call(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -100,8 +100,7 @@ def gpus(cache: Path, tmp_path: Path) -> Gpus:
 
 
 def test_slower_rows_are_measured_again_with_the_size_that_shows_the_links(check: Call) -> None:
-    """All rows once; slower rows in another job, with the size at which link bandwidth is
-    measured."""
+    """The first job measures all rows, the second only the slower ones and the control group."""
     slow = Machine(1, {"peer:two_shot": 1.2}, {"peer:two_shot": "new"})
     code, out, err = check(stored(Machine()), slow, "--threshold", "2%", "--format", "json")
     assert code == 1, out + err
@@ -122,7 +121,7 @@ def test_slower_rows_are_measured_again_with_the_size_that_shows_the_links(check
 
 @pytest.mark.long
 def test_identical_code_is_never_slower(check: Call) -> None:
-    """200 comparisons of engines that take as long as they did, at 2 %."""
+    """200 comparisons of unchanged engines with a threshold of 2 %."""
     verdicts = [
         row["verdict"]
         for seed in range(200)
@@ -138,7 +137,7 @@ def test_identical_code_is_never_slower(check: Call) -> None:
 
 @pytest.mark.long
 def test_five_percent_are_detected(check: Call) -> None:
-    """95 of 100 times at the least, at 2 %, and nothing else is called slower."""
+    """A slowdown of 5 % is SLOWER in at least 95 of 100 runs, and nothing else is."""
     found = others = 0
     for seed in range(100):
         slow = Machine(1000 + seed, {"peer:two_shot": 1.05}, ALL_NEW)
@@ -186,9 +185,9 @@ def test_a_run_that_proves_nothing_is_uncertain_and_keeps_the_baseline(
 def test_more_skew_is_a_note_and_no_verdict(check: Call) -> None:
     code, out, _ = check(stored(Machine()), Machine(1, skew_us=1.9), "--strict")
     assert code == 0
-    told = " ".join(out.split())
-    assert "ranks end further apart than before (not judged): skew of" in told
-    assert "peer:one_shot 0.30, now 1.9 us at n = 2^10" in told
+    text = " ".join(out.split())
+    assert "ranks end further apart than before (not judged): skew of" in text
+    assert "peer:one_shot 0.30, now 1.9 us at n = 2^10" in text
     assert "skew" not in check(stored(Machine()), Machine(1, skew_us=0.5))[1]
 
 
@@ -197,9 +196,9 @@ def test_wrong_results_and_missing_engines_are_rows(check: Call, tmp_path: Path)
     code, out, _ = check(old, Machine(1, wrong=["peer:one_shot"]), "--comment", tmp_path / "c.md")
     assert code == 3
     assert "WRONG: element 3 is 4.0, not 5.0" in out
-    told = (tmp_path / "c.md").read_text()
-    assert "**all-reduce peer:one_shot**" in told
-    assert "next: `cudareduce collective all-reduce --engine peer:one_shot --ranks 2" in told
+    text = (tmp_path / "c.md").read_text()
+    assert "**all-reduce peer:one_shot**" in text
+    assert "next: `cudareduce collective all-reduce --engine peer:one_shot --ranks 2" in text
     gone = tuple(
         replace(r, engine="peer:lost") if r.engine == "peer:two_shot" else r for r in old.records
     )
@@ -306,7 +305,7 @@ def test_options_of_one_gpu_are_usage_errors(check: Call, words: tuple[object, .
 
 @pytest.mark.slow
 def test_jobs_in_processes_find_five_per_cent(gpus: Gpus, tmp_path: Path) -> None:
-    """Ranks that are processes, with a kernel of one's own that another text makes slower."""
+    """The ranks are processes. A comment in the kernel's text makes the fake GPU slower."""
     path = kernels(tmp_path / "own", {"mine": ""}) / "all_reduce_mine.cu"
     own = ("--kernels", path.parent, "--rounds", 6)
     done = gpus("collective", "all-reduce", "--engine", "peer:mine,host", "--n", 1000,
@@ -419,25 +418,25 @@ def test_a_bias_of_the_baseline_is_not_confirmed_if_git_has_its_kernels(
 
 
 def test_two_files_are_compared(cudareduce: Call, tmp_path: Path) -> None:
-    """Without ranks: rows by engine, and notes with host times."""
+    """`compare` starts no ranks. Engines are rows; host times are notes."""
     for name, machine in (
         ("a", Machine()),
         ("b", Machine(1, {"peer:one_shot": 1.2}, ALL_NEW, 1.9)),
     ):
         (tmp_path / f"{name}.json").write_text(to_json(stored(machine)))
     code, out, _ = cudareduce("compare", tmp_path / "a.json", tmp_path / "b.json")
-    told = " ".join(out.split())
+    text = " ".join(out.split())
     assert code == 4
-    assert "6 compared: 3 UNCERTAIN, 3 SAME" in told
-    assert "no unchanged kernels show the drift between these runs, and 2 kernels cannot" in told
-    assert "not compared, since only the host's time in us is known: all-reduce host" in told
-    assert "(not judged): skew of" in told
+    assert "6 compared: 3 UNCERTAIN, 3 SAME" in text
+    assert "no unchanged kernels show the drift between these runs, and 2 kernels cannot" in text
+    assert "not compared, since only the host's time in us is known: all-reduce host" in text
+    assert "(not judged): skew of" in text
 
 
 def test_another_host_is_compared_by_shares_of_its_links(
     check: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its links carry a tenth less, and all takes as much longer: nothing has changed."""
+    """The links have 10 % less bandwidth and all engines take 1 / 0.9 of the time: SAME."""
     other = replace(H200, uuid="GPU-other")
     monkeypatch.setattr("cudareduce.collectives.check.device_of", lambda ranks, request: other)
     slower = dict.fromkeys(ENGINES, 1 / 0.9)
@@ -520,7 +519,7 @@ def test_ranks_of_two_trees_run_both_kernels(gpus: Gpus, tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_a_compile_error_names_the_line_of_the_baseline_file(gpus: Gpus, tmp_path: Path) -> None:
-    """Those of the base's file, whatever was written in front of it."""
+    """The macro in front of the baseline's text does not shift its line numbers."""
     kernels(tmp_path / "new", {"a": ""})
     kernels(tmp_path / "old", {"a": "\nint x = ;"})
     path = tmp_path / "old" / "all_reduce_a.cu"

@@ -142,14 +142,17 @@ def test_another_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "all of it"
 
 
-def test_a_rendezvous_file_is_created_under_a_new_name(tmp_path: Path) -> None:
+def test_a_rendezvous_file_is_created_under_a_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link at a name that can be predicted must not redirect the file."""
+    monkeypatch.setattr(communicator, "ARRIVAL_S", 0.01)
     path, victim = tmp_path / "m", tmp_path / "victim"
     victim.write_text("keep")
     for name in (f"m.{os.getpid()}", "m.tmp"):
         (tmp_path / name).symlink_to(victim)
     with pytest.raises(RankLost):
-        connect(placement(0, 2), str(path), arrival_s=0.01)
+        connect(placement(0, 2), str(path))
     assert victim.read_text() == "keep"
 
 
@@ -159,16 +162,20 @@ def test_a_rendezvous_file_of_another_user_is_refused(
     path = tmp_path / "m"
     path.write_text('[["127.0.0.1"], 9, "x"]')
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr(communicator, "ARRIVAL_S", 0.1)
     with pytest.raises(UsageError, match="of another user"):
         connect(placement(0, 2), str(path))
     with pytest.raises(RankLost, match="not all ranks connected at"):
-        connect(placement(1, 2), str(path), arrival_s=0.1)
+        connect(placement(1, 2), str(path))
 
 
-def test_ranks_that_do_not_connect_are_named(tmp_path: Path) -> None:
+def test_ranks_that_do_not_connect_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(communicator, "ARRIVAL_S", 0.3)
     path = tmp_path / "m"
     with ThreadPoolExecutor(1) as pool:
-        alone = pool.submit(connect, placement(0, 4), str(path), arrival_s=0.3)
+        alone = pool.submit(connect, placement(0, 4), str(path))
         while not path.exists():
             time.sleep(0.01)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600  # it has the key
@@ -179,7 +186,7 @@ def test_ranks_that_do_not_connect_are_named(tmp_path: Path) -> None:
                  "[" * 9999):  # fmt: skip
         path.write_text(text)
         with pytest.raises(RankLost, match="not all ranks connected at"):
-            connect(placement(1, 4), str(path), arrival_s=0.1)
+            connect(placement(1, 4), str(path))
 
 
 @pytest.mark.long
@@ -261,15 +268,16 @@ def _end(where: str, how: str) -> None:
     [("ends", 60.0, "has ended"), ("stops", 3.0, "has sent no heartbeat for 3 s")],
 )
 def test_a_lost_rank_is_named_on_all_ranks(
-    how: str, silence_s: float, words: str, tmp_path: Path
+    how: str, silence_s: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(communicator, "SILENCE_S", silence_s)
     where = str(tmp_path / "m")
     process = multiprocessing.get_context("fork").Process(target=_end, args=(where, how))
     process.start()
 
     def one(rank: int) -> str:
         try:
-            with connect(placement(rank, 3), where, silence_s=silence_s) as comm:
+            with connect(placement(rank, 3), where) as comm:
                 comm.barrier()
                 return str(comm.all_gather("x" * 20_000_000))  # more than sockets hold
         except RankLost as lost:
@@ -285,9 +293,11 @@ def test_a_lost_rank_is_named_on_all_ranks(
 
 _STUCK = """
 import os, sys, time
+from cudareduce.collectives import communicator
 from cudareduce.collectives.communicator import Placement, connect
+communicator.SILENCE_S = 12.0
 rank, where = int(sys.argv[1]), sys.argv[2]
-with connect(Placement("other", rank, 3, rank, "j"), where, silence_s=12.0) as comm:
+with connect(Placement("other", rank, 3, rank, "j"), where) as comm:
     with comm.during("a call"):
         comm.barrier()
         if rank == 1:

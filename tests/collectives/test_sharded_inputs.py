@@ -46,20 +46,20 @@ def test_expected_results_are_those_of_numpy(op: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("op", SHARDED_OPS)
 def test_leaving_out_a_rank_changes_a_result(op: str) -> None:
-    """At one call or another: of a search only where the winner was."""
+    """In at least one call: a search changes only if the missing rank held the extremum."""
     reduction = reduction_of(op, "float32")
     n, ranks = 4099, 3
     for missing in range(ranks):
-        told = 0
+        changes = 0
         for turn in range(6):
             content = ShardedArray(reduction, n, ranks, turn)
             values = np.concatenate([content.of(rank) for rank in range(ranks)])
             own = shard_range(n, missing, ranks)
-            nothing = {"min": np.inf, "argmin": np.inf, "max": -np.inf, "argmax": -np.inf,
+            identity = {"min": np.inf, "argmin": np.inf, "max": -np.inf, "argmax": -np.inf,
                        "prod": 1.0}.get(op, 0.0)  # fmt: skip
-            values[own.start : own.stop] = nothing
-            told += bool(getattr(np, op)(values.astype(np.float64)) != content.result)
-        assert told, missing
+            values[own.start : own.stop] = identity
+            changes += bool(getattr(np, op)(values.astype(np.float64)) != content.result)
+        assert changes, missing
 
 
 @pytest.mark.parametrize("op", SHARDED_OPS)

@@ -1,4 +1,4 @@
-"""Arrays of which each rank streams a shard: all shards are verified, the slowest rank counts."""
+"""Streaming of sharded arrays: all shards are verified, and the slowest rank counts."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def test_ranks_with_different_options_or_kernels_are_refused(
                                 cwd=file.parent, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
     ranks = [rank(0), rank(1)]
-    told = [process.communicate(timeout=60)[1] for process in ranks]
-    assert [process.returncode for process in ranks] == [2, 2], told
-    assert "ranks have different options or kernels" in told[0]
+    errors = [process.communicate(timeout=60)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [2, 2], errors
+    assert "ranks have different options or kernels" in errors[0]
 
 
 def test_the_time_is_that_of_the_slowest_rank(
