@@ -28,8 +28,8 @@ from cudareduce.collectives.launcher import (
     OUT_OF_TIME,
     PROGRAM,
     check_memory,
-    most_ranks,
-    start,
+    default_ranks,
+    start_ranks,
     worst_of_ranks,
 )
 from cudareduce.collectives.names import COLLECTIVES, MOST_RANKS, OPS
@@ -79,7 +79,7 @@ def check_base_ranks(request: CheckRequest) -> int:
     _refuse_single_gpu_options(request)
     _check_problems(request)
     placement = find_placement(os.environ)
-    size = request.ranks or (placement.size if placement else most_ranks())
+    size = request.ranks or (placement.size if placement else default_ranks())
     check_memory(max(request.sizes), size)
     with temporary_folder() as temporary:
         engines, pairs = _pair_trees(request, Path(temporary))
@@ -459,7 +459,7 @@ class JobRanks:
         """Run `cudareduce ARGV` until the deadline; returns the worst exit code, or OUT_OF_TIME.
         Only standard error is shown."""
         if self.comm is None:
-            return start(ranks, argv, printing=False, deadline=deadline)
+            return start_ranks(ranks, argv, printing=False, deadline=deadline)
         words = [*argv, "--meet", str(self.folder / f"rendezvous-{next(self.numbers)}.json")]
         self.comm.broadcast(words)
         own = _run_as_rank(words, deadline)

@@ -37,18 +37,18 @@ from cudareduce.collectives.kernels import (
 )
 from cudareduce.collectives.launcher import (
     check_memory,
+    default_ranks,
     gpu_of,
     has_own_gpu,
-    most_ranks,
     require_equal,
-    start,
+    start_ranks,
 )
 from cudareduce.collectives.names import Collective
 from cudareduce.collectives.nccl import (
     KINDS,
     RequestedLibrary,
     library_engines,
-    load,
+    load_nccl,
     select_libraries,
     version_in,
 )
@@ -114,11 +114,11 @@ def collective(request: CollectiveRequest) -> int:
     request.outputs.check()
     placement = find_placement(os.environ)
     if placement is None:
-        ranks = request.ranks or most_ranks()
+        ranks = request.ranks or default_ranks()
         check_memory(max(request.n), ranks)
         for file in request.nccl:  # an unusable file is an error here, not a skipped row
             version_in(file)
-        return start(ranks, request.argv)
+        return start_ranks(ranks, request.argv)
     if request.ranks not in (None, placement.size):
         raise UsageError(
             f"--ranks {request.ranks}: {placement.launcher} started {placement.size}; leave "
@@ -207,7 +207,7 @@ def requested_libraries(
     if not timed:
         return (), ""
     try:
-        load(None)
+        load_nccl(None)
     except EnvironmentProblem as problem:
         return (), f"NCCL is not among the engines: {problem}."
     return select_libraries(("nccl",), ()), ""

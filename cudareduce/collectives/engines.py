@@ -31,7 +31,7 @@ from cudareduce.collectives.kernels import (
     ExchangeKernel,
     edge_sizes,
     helper_kernel,
-    source,
+    kernel_source,
     vector_of,
 )
 from cudareduce.collectives.names import Collective
@@ -205,7 +205,9 @@ def kernel_engines(
 ) -> list[KernelEngine]:
     """Compile our kernels as engines: with `delay_clocks` for verification, else for timing."""
     reduction, ranks = stage.reduction, stage.comm.size
-    programs = compile_programs(stage, [source(k, reduction, ranks, delay_clocks) for k in kernels])
+    programs = compile_programs(
+        stage, [kernel_source(k, reduction, ranks, delay_clocks) for k in kernels]
+    )
     return [
         KernelEngine(stage, kernel, programs[number], number, delay_clocks)
         for number, kernel in enumerate(kernels)

@@ -181,7 +181,7 @@ def slots_bytes(ranks: int, array_bytes: int) -> int:
     return 8 * ranks * MOST_BLOCKS + 2 * ranks * share
 
 
-def source(
+def kernel_source(
     kernel: ExchangeKernel, reduction: Reduction, ranks: int, delay_clocks: int = 0
 ) -> Source:
     """The translation unit of a kernel. With `delay_clocks`, the late rank pauses for that many

@@ -45,7 +45,7 @@ _MOST_LINES = 20
 _SHARED = "Ranks share a GPU, and take turns on it: results are checked, nothing is timed."
 
 
-def most_ranks() -> int:
+def default_ranks() -> int:
     """One rank per GPU up to MOST_RANKS, and at least two."""
     return min(MOST_RANKS, max(2, gpu_count()))
 
@@ -83,7 +83,7 @@ def require_equal(comm: Communicator, what: Any) -> None:
         )
 
 
-def start(
+def start_ranks(
     size: int, argv: Sequence[str], *, printing: bool = True, deadline: Deadline | None = None
 ) -> int:
     """Run `cudareduce ARGV` as `size` ranks; returns the worst exit code, or OUT_OF_TIME at the

@@ -21,7 +21,7 @@ from cudareduce.budget import Deadline
 from cudareduce.catalog.registry import load_registry
 from cudareduce.collectives.check import JobMeasurement, JobRanks, Pairs, device_of, jobs_of
 from cudareduce.collectives.communicator import find_placement
-from cudareduce.collectives.launcher import check_memory, most_ranks
+from cudareduce.collectives.launcher import check_memory, default_ranks
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.collectives.nccl import version_in
 from cudareduce.compare.check import check
@@ -114,7 +114,7 @@ class NcclVersions:
                 f"check --library nccl takes two GPUs of one host, and the driver sees {gpus}: run "
                 "it on a host with more"
             )
-        ranks = most_ranks()
+        ranks = default_ranks()
         check_memory(max(request.sizes), ranks)
         self.device = device_of(ranks, request)
         pairs = Pairs(

@@ -99,7 +99,7 @@ class Nccl:
         return "; ".join(text.decode(errors="replace").strip() for text in texts if text)
 
 
-def load(path: Path | None) -> Nccl:
+def load_nccl(path: Path | None) -> Nccl:
     """Load NCCL from a file, by default from NVIDIA's PyPI package or the system. Raises UsageError
     for a file that is not NCCL, and EnvironmentProblem if none is found. Turns multicast off unless
     the environment turns it on."""
@@ -172,7 +172,7 @@ class NcclCommunicator:
 
 
 @contextmanager
-def communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
+def open_communicator(nccl: Nccl, comm: Communicator) -> Iterator[NcclCommunicator]:
     """An NCCL communicator of all ranks while the block runs. Raises RankLost, and AbsentError on
     all ranks if creation fails on one."""
     unique = comm.broadcast(agree(comm, lambda: _unique_id(nccl) if comm.rank == 0 else ""))
@@ -255,7 +255,7 @@ def version_in(path: Path) -> str:
 
 
 def _load_version(_: Parent, path: Path) -> str:
-    return load(path).version
+    return load_nccl(path).version
 
 
 Kind = Literal["nccl", "nccl-symm", "torch"]
@@ -374,8 +374,8 @@ def nccl_engine(
 ) -> Iterator[NcclEngine]:
     """An engine that calls NCCL on the ranks' windows. Raises RankLost, and AbsentError on all
     ranks if NCCL is missing on one."""
-    nccl = agree(stage.comm, lambda: load(library.file))
-    with communicator(nccl, stage.comm) as member:
+    nccl = agree(stage.comm, lambda: load_nccl(library.file))
+    with open_communicator(nccl, stage.comm) as member:
         yield NcclEngine(library.name, stage, backend, member, stage.windows)
 
 
@@ -384,13 +384,16 @@ def symmetric_engine(
     library: RequestedLibrary, stage: Stage, backend: TimedBackend
 ) -> Iterator[NcclEngine]:
     """An engine that calls NCCL on symmetric memory. Raises as `nccl_engine` does."""
-    nccl, comm = agree(stage.comm, lambda: load(library.file)), stage.comm
+    nccl, comm = agree(stage.comm, lambda: load_nccl(library.file)), stage.comm
     why = agree(comm, nccl.why_no_windows)
     if why:
         raise AbsentError(why)
     parts = stage.windows.layout
     parts = replace(parts, nbytes=parts.mail)  # without the slots, which follow
-    with communicator(nccl, comm) as member, symmetric_memory(member, comm, parts.nbytes) as own:
+    with (
+        open_communicator(nccl, comm) as member,
+        symmetric_memory(member, comm, parts.nbytes) as own,
+    ):
         addresses = tuple(own if rank == comm.rank else 0 for rank in range(comm.size))
         yield NcclEngine(library.name, stage, backend, member, Windows(addresses, comm.rank, parts))
 

@@ -61,8 +61,8 @@ from cudareduce.collectives.inputs import (
     shard_range,
 )
 from cudareduce.collectives.kernels import device_text, helper_source, shared_source
-from cudareduce.collectives.launcher import gpu_of, has_own_gpu, require_equal, start
-from cudareduce.collectives.nccl import NcclCommunicator, communicator, load
+from cudareduce.collectives.launcher import gpu_of, has_own_gpu, require_equal, start_ranks
+from cudareduce.collectives.nccl import NcclCommunicator, load_nccl, open_communicator
 from cudareduce.collectives.timing import (
     INPUT_SETS,
     LOOP_CALLS,
@@ -188,8 +188,8 @@ def _open_nccl(comm: Communicator, *, timed: bool) -> Iterator[tuple[NcclCommuni
         member, why = None, ""
         try:
             if timed:
-                library = agree(comm, lambda: load(None))
-                member = opened.enter_context(communicator(library, comm))
+                library = agree(comm, lambda: load_nccl(None))
+                member = opened.enter_context(open_communicator(library, comm))
         except AbsentError as error:
             why = str(error)
         yield member, why
@@ -611,7 +611,7 @@ def bench_sharded(request: ShardedRequest) -> int:
         too_large = why_too_large(max(bench.problem.n or (1,)) * _ELEMENT_BYTES)
         if too_large and request.source is None and not gpu_count():
             raise EnvironmentProblem(f"the ranks' arrays {too_large}; give a smaller --n")
-        return start(request.gpus, bench.argv)
+        return start_ranks(request.gpus, bench.argv)
     if request.gpus != placement.size:
         raise UsageError(
             f"--gpus {request.gpus}: {placement.launcher} started {placement.size} ranks; give "

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cudareduce.collectives.nccl import Nccl, UniqueId, load
+from cudareduce.collectives.nccl import Nccl, UniqueId, load_nccl
 
 _TYPES = {"|i1": 0, "|u1": 1, "<i4": 2, "<i8": 4, "<f2": 6, "<f4": 7, "<f8": 8, "bfloat16": 9}
 _OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3}
@@ -83,7 +83,7 @@ def as_tensor(array: Any, device: str) -> Tensor:
 
 def install(library: Path) -> None:
     """Make `import torch` return the fake."""
-    group = Group(load(library))
+    group = Group(load_nccl(library))
     torch, cuda, distributed = (
         ModuleType(name) for name in ("torch", "torch.cuda", "torch.distributed")
     )

@@ -49,7 +49,7 @@ def simulated(cudareduce: Call, monkeypatch: pytest.MonkeyPatch, registry: Regis
     monkeypatch.setattr("cudareduce.compare.check.tool", made_by)  # which asks git
 
     def call(machine: Machine, *words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("cudareduce.collectives.check.start", machine.job)
+        monkeypatch.setattr("cudareduce.collectives.check.start_ranks", machine.job)
         return cudareduce("check", *words)
 
     return call

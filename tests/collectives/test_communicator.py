@@ -369,5 +369,5 @@ def test_errors_of_other_ranks_are_printed(
     program.write_text(f"import os, sys, time\nrank = int(os.environ['CUDAREDUCE_RANK'])\n{text}")
     monkeypatch.setattr(launcher, "PROGRAM", (sys.executable, str(program)))
     monkeypatch.setattr(launcher, "_GRACE_S", 0.3)
-    assert launcher.start(2, ()) == code
+    assert launcher.start_ranks(2, ()) == code
     assert capfd.readouterr().err == printed

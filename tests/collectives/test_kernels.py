@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudareduce.catalog.registry import load_registry
-from cudareduce.collectives.kernels import ExchangeKernel, load_kernels, source
+from cudareduce.collectives.kernels import ExchangeKernel, kernel_source, load_kernels
 from cudareduce.collectives.names import COLLECTIVES
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.errors import UsageError
@@ -47,7 +47,7 @@ def test_exchange_kernels_are_not_in_the_registry() -> None:
 def test_nvcc_compiles_each_kernel(kernel: ExchangeKernel, tmp_path: Path) -> None:
     assert NVCC is not None
     file = tmp_path / "k.cu"
-    file.write_text(source(kernel, reduction_of("sum", "float32"), ranks=4).text)
+    file.write_text(kernel_source(kernel, reduction_of("sum", "float32"), ranks=4).text)
     done = subprocess.run(
         [NVCC[0], *NVCC_FLAGS, "-arch=sm_90", "-cubin", "-o", tmp_path / "k.cubin", file],
         capture_output=True, text=True, check=False,

@@ -74,7 +74,7 @@ def check(
             Path(options["json"]).write_text(to_json(run))
             return 0
 
-        monkeypatch.setattr("cudareduce.collectives.check.start", job)
+        monkeypatch.setattr("cudareduce.collectives.check.start_ranks", job)
         return check_library(request)
 
     return checked
@@ -82,7 +82,8 @@ def check(
 
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
-        "gpu_count": lambda: 2, "most_ranks": lambda: 2, "device_of": lambda ranks, request: H200,
+        "gpu_count": lambda: 2, "default_ranks": lambda: 2,
+        "device_of": lambda ranks, request: H200,
     }.items():  # fmt: skip
         monkeypatch.setattr(library_versions, name, value)
 
@@ -167,7 +168,7 @@ def test_ranks_are_started_with_both_files(
         assert (size, argv[0], printing) == (2, "collective", False)
         return 6
 
-    monkeypatch.setattr("cudareduce.collectives.check.start", started)
+    monkeypatch.setattr("cudareduce.collectives.check.start_ranks", started)
     with pytest.raises(EnvironmentProblem, match="ended with code 6: see their"):
         check_library(request_of(copy, kernels=("reduce",), op=("max",), no_cache=True))
     (options,) = given
@@ -190,7 +191,7 @@ def test_an_interrupt_before_the_first_result_is_not_an_error_of_the_environment
             return 130
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cudareduce.collectives.check.start", interrupted)
+    monkeypatch.setattr("cudareduce.collectives.check.start_ranks", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check_library(request_of(copy))
 

@@ -11,7 +11,7 @@ import pytest
 
 from cudareduce.collectives.collective import CollectiveRequest, requested_libraries
 from cudareduce.collectives.names import COLLECTIVES, Collective
-from cudareduce.collectives.nccl import Nccl, RequestedLibrary, load, version_in, version_text
+from cudareduce.collectives.nccl import Nccl, RequestedLibrary, load_nccl, version_in, version_text
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.report.publish import Outputs
 from cudareduce.report.ranks import rank_sections
@@ -139,22 +139,22 @@ def test_a_file_that_is_not_nccl_is_a_usage_error(
         (library(tmp_path, ""), "is not NCCL: it has no ncclGetVersion: name a libnccl.so.2"),
     ]:
         with pytest.raises(UsageError) as caught:
-            load(path)
+            load_nccl(path)
         assert str(caught.value).startswith(f"--nccl {path}")
         assert words in str(caught.value)
     monkeypatch.setattr("cudareduce.collectives.nccl.FILE_NAME", "libno-such-nccl.so.2")
     with pytest.raises(EnvironmentProblem, match="NCCL was not found: pip install nvidia-nccl"):
-        load(None)
+        load_nccl(None)
 
 
 def test_multicast_is_off_unless_the_environment_sets_it(
     nccl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
-    load(nccl)
+    load_nccl(nccl)
     assert os.environ["NCCL_NVLS_ENABLE"] == "0"
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "1")
-    load(nccl)
+    load_nccl(nccl)
     assert os.environ["NCCL_NVLS_ENABLE"] == "1"
 
 
@@ -169,7 +169,7 @@ def test_nccl_is_an_engine_by_default_if_times_are_measured(
         )  # fmt: skip
 
     found = RequestedLibrary("nccl", "nccl")
-    monkeypatch.setattr("cudareduce.collectives.collective.load", lambda path: load(nccl))
+    monkeypatch.setattr("cudareduce.collectives.collective.load_nccl", lambda path: load_nccl(nccl))
     assert requested_libraries(request(), timed=True) == ((found,), "")
     assert requested_libraries(request(), timed=False) == ((), "")
     assert requested_libraries(request("host"), timed=True) == ((), "")
@@ -181,7 +181,7 @@ def test_nccl_is_an_engine_by_default_if_times_are_measured(
     def none(path: Path | None) -> Nccl:
         raise EnvironmentProblem("NCCL was not found: so install it")
 
-    monkeypatch.setattr("cudareduce.collectives.collective.load", none)
+    monkeypatch.setattr("cudareduce.collectives.collective.load_nccl", none)
     assert requested_libraries(request(), timed=True) == (
         (), "NCCL is not among the engines: NCCL was not found: so install it."
     )  # fmt: skip

@@ -12,7 +12,7 @@ from cudareduce.backends.selection import BackendSpec, open_backend
 from cudareduce.catalog.registry import load_registry
 from cudareduce.collectives import kernels, sharded
 from cudareduce.collectives.kernels import device_text
-from cudareduce.collectives.nccl import load
+from cudareduce.collectives.nccl import load_nccl
 from cudareduce.collectives.sharded import measure_sharded
 from cudareduce.cuda_source import NVCC_FLAGS
 from cudareduce.launch.case import Case
@@ -54,7 +54,7 @@ def _measure_rank(options: RankOptions) -> list[Record]:
 
         vars(sharded)["device_text"] = edited
     vars(kernels)["WAIT_LIMIT"] = 10**9  # time out soon
-    vars(sharded)["load"] = lambda _: load(options.nccl or options.folder / "none.so")
+    vars(sharded)["load_nccl"] = lambda _: load_nccl(options.nccl or options.folder / "none.so")
     case = case_of("reduce_tiles_acq_rel", options.op)
     simulated = StreamGpu(options.folder / "compiled", noise=0.0, threads=1)
     spec = BackendSpec("cpu", cache=options.folder / "compiled", threads=1)
