@@ -49,8 +49,8 @@ def test_a_condition_is_found_and_stored(cudareduce: Call, tmp_path: Path) -> No
     assert [record.conditions for record in load(stored).records] == [tuple(CONDITIONS), ()]
 
 
-@pytest.mark.long
-def test_strict_takes_what_was_asked_for_alone(cudareduce: Call) -> None:
+@pytest.mark.slow
+def test_strict_accepts_only_requested_conditions(cudareduce: Call) -> None:
     ask = ("verify", "--n", 65536, "--backend", "cpu", "--quiet", "--strict")
     assert cudareduce(*ask, QUADS)[0] == 3
     assert cudareduce(*ask, FIXED, "--sizes-only")[0] == 0

@@ -44,10 +44,10 @@ def test_a_sharded_array_has_a_table_of_kernels_and_exchanges(ranks: Ranks, tmp_
 )
 def test_operators_are_right(ranks: Ranks, op: str) -> None:
     code, out, err = ranks("bench", "auto", "--gpus", 3, "--n", 3001, "--op", op, "--dtype",
-                           "float16,int32", "--backend", "cpu", "--format", "json")  # fmt: skip
+                           "float16", "--backend", "cpu", "--format", "json")  # fmt: skip
     assert code == 0, out + err
     rows = read_result(out)["records"]
-    assert [row["verdict"] for row in rows] == ["pass"] * 6
+    assert [row["verdict"] for row in rows] == ["pass"] * 3
 
 
 @pytest.mark.slow
