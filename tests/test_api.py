@@ -25,7 +25,7 @@ KERNEL = "reduce_v7_shuffle"
 STORED = ROOT / "results/nvidia-h200/bench-2p25-float32.json"
 
 
-def test_answers_are_records_and_rows(tmp_path: Path) -> None:
+def test_results_are_records_and_rows(tmp_path: Path) -> None:
     found = cudareduce.verify(KERNEL, n=[100, 2**12], op=["sum", "max"], backend="cpu")
     assert [(one.kernel, one.op, one.verdict) for one in found.items] == [
         (KERNEL, "sum", "pass"), (KERNEL, "max", "pass"),
@@ -100,7 +100,7 @@ def test_a_result_is_drawn_as_its_file_is() -> None:
         cudareduce.plot(cudareduce.compare(*files))  # type: ignore[arg-type]
 
 
-def test_a_run_without_records_says_so(tmp_path: Path) -> None:
+def test_a_run_without_records_is_shown_as_such(tmp_path: Path) -> None:
     run = json.loads((ROOT / "results/nvidia-h200/sweep.json").read_text())
     path = tmp_path / "none.json"
     path.write_text(json.dumps({**run, "records": []}))

@@ -242,7 +242,7 @@ def test_own_kernels_are_compared_with_the_target_branch(runner: Runner, own: Pa
     assert "1 compared: 1 SAME" in (own / "comment.md").read_text()
 
 
-def test_actions_of_others_are_named_by_their_commit() -> None:
+def test_third_party_actions_are_pinned_to_a_commit() -> None:
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.yml"), ROOT / "README.md"]
     used = [name for page in pages for name in re.findall(r"\buses: (\S+)", page.read_text())]
     assert len(used) > 10

@@ -160,7 +160,7 @@ def test_there_is_one_command_to_run_and_one_to_test_and_ci_uses_it() -> None:
     assert blocks[2].strip() in (ROOT / ".ci" / "run").read_text()
 
 
-def test_a_gpu_is_installed_for_as_info_says() -> None:
+def test_the_readme_installs_pycuda_as_info_proposes() -> None:
     gpu = re.findall(r"takes a network -->\n```sh\n(.*?)```", README, re.DOTALL)[1]
     assert set(BUILD_PYCUDA.split()[1:]) <= set(gpu.split())
 

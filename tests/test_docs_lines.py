@@ -164,7 +164,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
 
 
 @pytest.mark.parametrize(("page", "section"), sections())
-def test_lines_do_what_the_page_says(
+def test_shell_lines_of_a_page_run_as_documented(
     page: Path, section: str, folder: Path, environment: dict[str, str], cudareduce: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -253,7 +253,7 @@ def test_a_line_that_takes_a_gpu_is_understood(line: str, page: Path, registry: 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
+def test_commands_are_in_blocks_that_are_run(page: Path) -> None:
     """None hides in a block of no language, and every comment is one of those above."""
     for block in blocks(page):
         if block.language != "sh" and "[KERNEL|" not in block.text:
@@ -264,7 +264,7 @@ def test_commands_stand_in_blocks_that_are_run(page: Path) -> None:
             assert re.fullmatch(known, comment), comment
 
 
-def test_python_does_what_the_page_says(
+def test_python_code_of_the_page_has_the_documented_values(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     """What stands behind a line as its value is its value."""

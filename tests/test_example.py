@@ -59,7 +59,7 @@ def text_of(output: dict[str, Any]) -> Any:
     return {kind: text for kind, text in output["data"].items() if kind != "image/png"}
 
 
-def test_it_shows_what_it_showed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_prints_what_it_printed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudareduce.backends.selection.default_cache", lambda: cache)
     monkeypatch.chdir(NOTEBOOK.parent)
     notebook = json.loads(NOTEBOOK.read_text())

@@ -334,7 +334,7 @@ def test_a_signal_at_any_moment(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-def test_an_impatient_user_asks_twice(
+def test_repeated_signals_end_a_run_in_order(
     number: signal.Signals, place: Place, cache_home: Path
 ) -> None:
     env = place.env | {"XDG_CACHE_HOME": str(cache_home)}

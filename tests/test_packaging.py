@@ -51,7 +51,7 @@ def test_it_holds_all_that_the_package_does(wheel: Path) -> None:
 
 
 @pytest.mark.long
-def test_it_says_that_it_has_types(wheel: Path) -> None:
+def test_the_package_is_marked_as_typed(wheel: Path) -> None:
     assert "cudareduce/py.typed" in zipfile.ZipFile(wheel).namelist()
 
 
@@ -83,7 +83,9 @@ def test_commits_are_checked_with_the_tools_of_ci() -> None:
 
 
 @pytest.mark.long
-def test_it_runs_from_an_empty_folder(wheel: Path, tmp_path: Path, cache: Path) -> None:
+def test_the_installed_package_runs_from_an_empty_folder(
+    wheel: Path, tmp_path: Path, cache: Path
+) -> None:
     """What is compiled is kept with that of the other tests: a wheel that lacks a source of the
     emulator, or has another, would not find it there and fail to compile it."""
     site, empty = tmp_path / "site", tmp_path / "empty"

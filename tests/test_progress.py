@@ -7,7 +7,7 @@ import pytest
 from cudareduce.progress import _Lines, phase
 
 
-def test_what_is_left_is_told_by_the_steps_after_the_first(
+def test_the_remaining_time_is_estimated_from_steps_after_the_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The first one takes 100 s, as what compiles and verifies for all does, the others 11 s."""

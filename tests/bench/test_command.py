@@ -81,7 +81,7 @@ def test_a_large_input_stays_in_one_context_which_is_left_before_verifying_again
     assert all(r["time_us"] for r in run["records"])
 
 
-def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_cold_and_warm_times_are_in_one_table(cudareduce: Call, gpu: FakeGpu) -> None:
     code, run, _ = bench(cudareduce, "--timing", "cold,warm")
     assert code == 0
     assert [(r["kernel"], r["timing"]) for r in run["records"]] == [
@@ -100,7 +100,7 @@ def test_cold_and_warm_stand_in_one_table(cudareduce: Call, gpu: FakeGpu) -> Non
     ]  # fmt: skip
 
 
-def test_energy_is_counted_when_asked_for(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_energy_is_measured_on_request(cudareduce: Call, gpu: FakeGpu) -> None:
     gpu.lazy, gpu.states = True, FakeMonitor(watts=350.0)
     _, run, _ = bench(cudareduce, "--rounds", "1", names=TWO[1:])
     assert [r["joules_per_gb"] for r in run["records"]] == [None]
@@ -131,7 +131,7 @@ def test_columns_on_request(cudareduce: Call, gpu: FakeGpu) -> None:
     assert "'colour' is not one of: batch, host" in err
 
 
-def test_without_nvml_it_is_said_once_and_columns_are_empty(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_without_nvml_columns_are_empty_with_one_remark(cudareduce: Call, gpu: FakeGpu) -> None:
     gpu.states = FakeMonitor([Conditions()], "nvidia-ml-py is not installed: clocks are not known")
     code, run, _ = bench(cudareduce, "--timing", "cold,warm")
     assert code == 0
@@ -141,7 +141,9 @@ def test_without_nvml_it_is_said_once_and_columns_are_empty(cudareduce: Call, gp
     assert out.count("nvidia-ml-py is not installed") == 1
 
 
-def test_a_gpu_in_use_by_others_is_told_with_advice(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_other_processes_on_the_gpu_are_reported_with_advice(
+    cudareduce: Call, gpu: FakeGpu
+) -> None:
     gpu.states.others = 2
     gpu.noise = 0.2
     _, run, _ = bench(cudareduce)
@@ -150,14 +152,14 @@ def test_a_gpu_in_use_by_others_is_told_with_advice(cudareduce: Call, gpu: FakeG
     assert "--device" in said
 
 
-def test_wide_intervals_are_told_with_advice(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_wide_intervals_are_reported_with_advice(cudareduce: Call, gpu: FakeGpu) -> None:
     assert not bench(cudareduce)[1]["protocol"]["remarks"]
     gpu.noise = 1.0
     said = " ".join(bench(cudareduce)[1]["protocol"]["remarks"])
     assert re.search(r"cold, n = \d+: intervals of up to ±\d+ %: look for what else uses", said)
 
 
-def test_a_clock_that_moves_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_a_changing_clock_is_reported(cudareduce: Call, gpu: FakeGpu) -> None:
     slow = Conditions(1500.0, 3201.0, 300.0, 40.0, 0)
     gpu.states = FakeMonitor([*[CALM] * 15, slow])
     _, run, _ = bench(cudareduce)
@@ -167,7 +169,7 @@ def test_a_clock_that_moves_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
     )
 
 
-def test_throttling_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_throttling_is_reported(cudareduce: Call, gpu: FakeGpu) -> None:
     gpu.states = FakeMonitor([Conditions(1980.0, 3201.0, 700.0, 40.0, 0x4)])
     _, run, _ = bench(cudareduce)
     assert any(
@@ -178,7 +180,7 @@ def test_throttling_is_told(cudareduce: Call, gpu: FakeGpu) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "told"), [(1, "1 round"), (5, "5 rounds")])
-def test_few_rounds_have_no_interval_and_say_so(
+def test_too_few_rounds_for_an_interval_are_reported(
     cudareduce: Call, gpu: FakeGpu, rounds: int, told: str
 ) -> None:
     _, run, _ = bench(cudareduce, "--rounds", rounds)
@@ -188,7 +190,7 @@ def test_few_rounds_have_no_interval_and_say_so(
     assert "±" not in out and "nan" not in out.lower()
 
 
-def test_lost_rounds_leave_holes_and_are_told(
+def test_lost_rounds_are_empty_and_reported(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The host is too slow for the second kernel in every other round."""
@@ -215,7 +217,7 @@ def use_clock_of(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudareduce.bench.request.Deadline", on_device)
 
 
-def test_a_budget_too_small_for_a_round_is_told_and_is_no_success(
+def test_max_time_shorter_than_a_round_is_inconclusive(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_clock_of(gpu, monkeypatch)
@@ -226,7 +228,7 @@ def test_a_budget_too_small_for_a_round_is_told_and_is_no_success(
     assert "--max-time 0.1 s left no time for one round" in run["protocol"]["remarks"][0]
 
 
-def test_a_budget_cuts_rounds_and_says_how_many(
+def test_max_time_reports_how_many_rounds_it_cut(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_clock_of(gpu, monkeypatch)
@@ -255,7 +257,7 @@ def test_a_cold_time_below_the_roofline_is_an_alarm_and_no_record(
     assert "%peak: of 0.1 GB/s, set by --peak-gb-s" in out
 
 
-def test_work_left_behind_the_end_event_is_wrong(
+def test_unfinished_work_after_the_end_event_is_wrong(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def finish() -> None:
@@ -385,7 +387,7 @@ def test_a_kernel_of_which_no_sample_is_left_is_named(
     )
 
 
-def test_an_interrupted_run_says_so_and_has_no_time_that_was_not_judged(
+def test_an_interrupted_run_has_only_times_of_verified_kernels(
     cudareduce: Call, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(self: Trial, group: Group, *, hurried: bool) -> Group:

@@ -122,7 +122,9 @@ def test_a_number_that_is_no_whole_block(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) -> None:
+def test_no_precondition_is_inferred_for_a_kernel_with_front_matter(
+    cudareduce: Call, tmp_path: Path
+) -> None:
     path = tmp_path / "quads.cu"
     header = '/*+++\ntitle = "Q"\nchange = "c"\nscope = "grid"\ngrid = "cover"\nwalk = "tile"\n'
     header += 'finish = "atomic"\nblock = 256\nblocks = [256]\nitems = 4\nops = ["sum"]\n+++*/\n'
@@ -145,7 +147,7 @@ def test_a_kernel_with_a_header_has_no_excuse(cudareduce: Call, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_of_equal_extremes_any_place_may_be_told(cudareduce: Call) -> None:
+def test_any_index_of_equal_extremes_is_right_on_a_condition(cudareduce: Call) -> None:
     file = FIXED.parent / "place_as_wide_as_answers_of_the_last.cu"
     ask = ("verify", file, "--n", "1, 257", "--rows", 3, "--backend", "cpu", "--quiet")
     code, out, _ = cudareduce(*ask)

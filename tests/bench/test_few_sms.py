@@ -94,7 +94,7 @@ def test_speedups_compare_equal_numbers_of_sms(cudareduce: Call, gpu: FakeGpu) -
         assert (one["speedup"] == 1) == (one["kernel"] == FILL)
 
 
-def test_tables_say_on_how_many(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_tables_name_the_number_of_sms(cudareduce: Call, gpu: FakeGpu) -> None:
     _, out, _ = cudareduce("bench", FILL, "--sms", "2,1", "--n", "2^12", "--rounds", "1", "--quiet")
     titles = [line for line in out.splitlines() if line.startswith("sum of")]
     assert [title.split(", ")[1] for title in titles] == ["on 2 SMs", "on 1 SM"]
@@ -105,7 +105,7 @@ def test_tables_say_on_how_many(cudareduce: Call, gpu: FakeGpu) -> None:
     assert row[head.index("sms")] == "8"
 
 
-def test_fewer_blocks_than_were_asked_for_are_told(cudareduce: Call, gpu: FakeGpu) -> None:
+def test_fewer_blocks_than_requested_are_reported(cudareduce: Call, gpu: FakeGpu) -> None:
     """Or a curve would seem to say that more SMs are of no use."""
     asked = (FILL, "--sms", "1,2,8", "--n", "2^12", "--rounds", "1", "--quiet")
     said = f"{FILL}: 4 blocks at this n, so the rows for 8 SMs used 4"
@@ -117,7 +117,7 @@ def test_fewer_blocks_than_were_asked_for_are_told(cudareduce: Call, gpu: FakeGp
     assert [line for line in out.splitlines() if " at this n" in line] == [said]
 
 
-def test_answers_on_few_sms(cudareduce: Call) -> None:
+def test_results_on_few_sms_are_right(cudareduce: Call) -> None:
     """On the emulator: one block, and several, take all of the input."""
     code, out, err = cudareduce(
         "verify", TILES, "--sms", "1,3", "--n", "100003", "--backend", "cpu", "--quiet"

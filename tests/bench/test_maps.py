@@ -68,7 +68,7 @@ def test_two_inputs_count_twice(cudareduce: Call, gpu: FakeGpu) -> None:
 
 
 @pytest.mark.parametrize("timing", ["cold", "warm"])
-def test_an_input_is_there_anew_before_each_timed_launch(
+def test_an_overwritten_input_is_restored_before_each_timed_launch(
     cudareduce: Call, gpu: FakeGpu, timing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = SHAPES / "in_place_guarded.cu"
@@ -81,7 +81,7 @@ def test_an_input_is_there_anew_before_each_timed_launch(
     assert any("no warm time" in said for said in run["protocol"]["remarks"]) == (timing == "warm")
 
 
-def test_a_kernel_with_a_header_that_overwrites_its_input_is_wrong(
+def test_a_kernel_with_front_matter_that_overwrites_its_input_is_wrong(
     cudareduce: Call, given: Callable[[str, str], Path]
 ) -> None:
     text = HEADER.format(
@@ -106,7 +106,7 @@ def given(tmp_path: Path) -> Callable[[str, str], Path]:
     [("a * a", "const In *in", "Op::lift(in[k], k) * Op::lift(in[k], k)"),
      ("a * b", "const In *in, const In *other", "Op::lift(in[k], k) * Op::lift(other[k], k)")],
 )  # fmt: skip
-def test_a_header_says_what_its_kernel_forms(
+def test_front_matter_declares_the_transform_of_a_kernel(
     cudareduce: Call, given: Callable[[str, str], Path], mapped: str, inputs: str, value: str
 ) -> None:
     text = HEADER.format(map=mapped, name="mine", inputs=inputs, value=value)
@@ -126,13 +126,13 @@ def test_a_header_says_what_its_kernel_forms(
      ("a $", "the map 'a $' does not compile for float32: "),
      ("({exit(0); a;})", "prints or ends its process: correct the expression")],
 )  # fmt: skip
-def test_what_is_no_map_is_told(cudareduce: Call, mapped: str, message: str) -> None:
+def test_an_invalid_transform_is_a_usage_error(cudareduce: Call, mapped: str, message: str) -> None:
     code, _, err = cudareduce("verify", V7, "--map", mapped, "--backend", "cpu", "--n", 10)
     assert code == 2
     assert message in err
 
 
-def test_maps_are_for_some_operators_and_not_with_an_own_one(cudareduce: Call) -> None:
+def test_a_transform_is_refused_for_other_operators(cudareduce: Call) -> None:
     ask = ("verify", V7, "--map", "a * a", "--backend", "cpu", "--n", 10)
     code, out, _ = cudareduce(*ask, "--op", "prod,sum")
     assert code == 0
@@ -142,7 +142,7 @@ def test_maps_are_for_some_operators_and_not_with_an_own_one(cudareduce: Call) -
     assert "--map excludes --op-expr" in err
 
 
-def test_what_a_kernel_cannot_take_is_told(cudareduce: Call) -> None:
+def test_kernels_without_a_transform_are_skipped_with_the_reason(cudareduce: Call) -> None:
     ask = ("verify", "--backend", "cpu", "--n", 1000, "--map")
     code, out, _ = cudareduce(*ask, "a * b", V7, "auto")
     assert code == 2
@@ -153,7 +153,7 @@ def test_what_a_kernel_cannot_take_is_told(cudareduce: Call) -> None:
     assert "reduces a * a, not a * b" in out
 
 
-def test_libraries_are_not_given_maps(cudareduce: Call) -> None:
+def test_libraries_are_skipped_with_a_transform(cudareduce: Call) -> None:
     ask = ("verify", V7, "--map", "a * a", "--backend", "cpu", "--n", 1000, "--peers", "cub")
     code, out, _ = cudareduce(*ask)
     assert code == 0

@@ -7,13 +7,13 @@ import pytest
 from cudareduce.catalog.condition import ANY_INPUT, Condition
 
 
-def test_nothing_asked_is_nothing_said() -> None:
+def test_an_empty_condition_has_no_text() -> None:
     assert ANY_INPUT.texts == ()
     assert ANY_INPUT.nearest_sizes(33) == (33,)
     assert ANY_INPUT.why_not(33) is None
 
 
-def test_every_part_is_said() -> None:
+def test_each_part_of_a_condition_has_a_text() -> None:
     asks = Condition(multiple=4, aligned=True, positive="positive", finite=True, nan="none")
     assert asks.texts == (
         "n is a multiple of 4",

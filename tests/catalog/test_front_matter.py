@@ -45,7 +45,7 @@ HEADER = "#pragma once\n__device__ Acc twice(Acc a) { return Op::combine(a, a); 
 USES_HEADER = GOOD.replace("extern", '#include "twice.cuh"\nextern')
 
 
-def test_a_header_with_pragma_once_is_part_of_the_kernel(mine: Path) -> None:
+def test_an_included_file_with_pragma_once_is_part_of_the_kernel(mine: Path) -> None:
     mine.write_text(USES_HEADER)
     mine.with_name("twice.cuh").write_text(HEADER)
     kernel = load_kernel(mine)
@@ -57,7 +57,7 @@ def test_a_header_with_pragma_once_is_part_of_the_kernel(mine: Path) -> None:
     assert lines[after + 1] == mine.read_text().splitlines()[11]
 
 
-def test_a_change_of_a_header_changes_the_kernel(mine: Path) -> None:
+def test_a_change_of_an_included_file_changes_the_kernel(mine: Path) -> None:
     mine.write_text(USES_HEADER)
     mine.with_name("twice.cuh").write_text(HEADER)
     before = load_kernel(mine).sha
@@ -197,7 +197,7 @@ def test_shared_memory_that_a_launch_gives(mine: Path, says: str, nbytes: int) -
     assert load_kernel(mine).shared_bytes(reduction_of("argmax", "float32"), 256) == nbytes
 
 
-def test_parameters_that_do_not_fit_the_header_are_told(tmp_path: Path) -> None:
+def test_parameters_that_contradict_the_front_matter_are_an_error(tmp_path: Path) -> None:
     text = (ROOT / "kernels" / "rows" / "reduce_rows_tree.cu").read_text()
     path = tmp_path / "reduce_rows_tree.cu"
     path.write_text(text)

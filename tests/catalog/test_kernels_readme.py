@@ -71,7 +71,7 @@ def test_the_tree_is_the_lineage(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("folder", FAMILIES, ids=lambda folder: folder.name)
-def test_a_family_says_in_two_lines_what_unites_it(folder: Path) -> None:
+def test_each_family_has_an_introduction_of_two_lines(folder: Path) -> None:
     lines = (folder / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 2
     assert all(line.endswith(".") for line in lines)

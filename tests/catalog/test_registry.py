@@ -62,21 +62,21 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_kernels_of_the_package_are_not_foreign(registry: Registry) -> None:
+def test_kernels_of_the_package_are_not_additional(registry: Registry) -> None:
     kernels = registry.kernels.values()
     assert len(kernels) >= 27
     assert not any(kernel.foreign for kernel in kernels)
     assert not any(choice.kernel.foreign for choice in registry.choose(["fastcuda", "reduce_*"]))
 
 
-def test_kernels_of_a_folder_of_ones_own_are_foreign(folder: Path, registry: Registry) -> None:
+def test_kernels_of_a_users_folder_are_additional(folder: Path, registry: Registry) -> None:
     kernels = load_registry([folder]).kernels
     assert {name for name, kernel in kernels.items() if kernel.foreign} == {"mine", "deeper"}
     assert set(registry.kernels) == set(kernels) - {"mine", "deeper"}
 
 
 @pytest.mark.long
-def test_a_file_is_foreign_wherever_it_lies(
+def test_a_named_file_is_additional_in_any_folder(
     folder: Path, tmp_path: Path, registry: Registry, cache: Path
 ) -> None:
     bare = tmp_path / "bare.cu"
@@ -151,7 +151,7 @@ def verdicts_of(backend: CpuBackend, cache: Path, kernels: Sequence[Kernel]) -> 
 
 
 @pytest.mark.parametrize("kind", [Shared, CpuBackend])
-def test_what_is_foreign_is_verified_in_a_child(
+def test_additional_kernels_are_verified_in_a_child_process(
     kind: type[CpuBackend], places: Places, cache: Path, folder: Path, registry: Registry
 ) -> None:
     """On a backend that isolates nothing by itself; on one that does, so is everything."""
@@ -173,7 +173,7 @@ def test_what_is_foreign_is_verified_in_a_child(
     assert 1 <= len(places.children) <= len(os.sched_getaffinity(0))
 
 
-def test_a_fault_of_what_is_foreign_does_not_end_the_run(
+def test_a_fault_of_an_additional_kernel_does_not_end_the_run(
     places: Places, cache: Path, folder: Path, registry: Registry
 ) -> None:
     """It would have ended this process."""
@@ -188,7 +188,7 @@ def test_a_fault_of_what_is_foreign_does_not_end_the_run(
     assert verdicts["reduce_v7_shuffle"].outcome == "pass"
 
 
-def test_kernels_stand_in_the_order_of_their_lineage(registry: Registry) -> None:
+def test_kernels_are_listed_after_their_predecessors(registry: Registry) -> None:
     """Behind the kernel it is a step from, with nothing but its other steps between."""
     names = list(registry.kernels)
     ladder = [name for name in names if name.startswith("reduce_v")]
@@ -255,7 +255,7 @@ class Full(Isolation):
         pass
 
 
-def test_a_foreign_kernel_on_a_gpu_is_verified_as_thoroughly_as_others(
+def test_an_additional_kernel_on_a_gpu_is_verified_on_all_shapes(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = Full()

@@ -95,7 +95,7 @@ def test_the_suites_are_the_published_ones() -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
-def test_an_experiment_can_be_run_as_it_stands(suite: Suite) -> None:
+def test_each_stored_experiment_can_be_run(suite: Suite) -> None:
     asked: dict[str, Any] = dict(suite.experiment)
     assert set(asked) <= EXPERIMENT
     assert asked["region"] in ("total", "first-pass")
@@ -197,7 +197,7 @@ def test_leimaos_figures_agree_with_each_other() -> None:
         assert gb_s == pytest.approx(figures["gb_s"], rel=1e-3)
 
 
-def test_what_was_wrong_in_print_is_said() -> None:
+def test_errors_of_a_publication_are_listed() -> None:
     silent = {
         f"{suite.id}: {row.name}" for suite in SUITES.values() for row in suite.rows
         if not row.erratum

@@ -106,7 +106,7 @@ def test_invalid_words_are_refused(cudareduce: Call, option: str, value: str) ->
     assert option in refused(cudareduce(*BENCH, option, value))
 
 
-def test_all_may_stand_in_a_list(cudareduce: Call) -> None:
+def test_all_may_be_an_item_of_a_list(cudareduce: Call) -> None:
     code, _, err = cudareduce(*BENCH, "--columns", "error,all", "--op", "mean", "--n", "0")
     assert code == 0, err
 

@@ -49,7 +49,7 @@ def test_names_of_suites_are_completed(registry: Registry) -> None:
     assert {*registry.suites, "peers"} <= set(offered("list", ""))
 
 
-def test_files_and_folders_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_folders_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     for name in ("mine.cu", "mine/other.cu", "notes.txt"):
         (tmp_path / name).write_text("")
@@ -82,7 +82,7 @@ def test_no_kernel_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_says_how_to_install_it(cudareduce: Call, shell: str) -> None:
+def test_a_completion_script_explains_its_installation(cudareduce: Call, shell: str) -> None:
     code, out, err = cudareduce("completion", shell)
     assert (code, err) == (0, "")
     comments = [line for line in out.splitlines()[:2] if line.startswith("# to install")]

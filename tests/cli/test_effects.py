@@ -62,7 +62,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
 )  # fmt: skip
-def test_an_option_without_effect_is_said_to_have_none(
+def test_an_option_without_effect_is_reported(
     cudareduce: Call, arguments: tuple[str, ...], said: str
 ) -> None:
     code, _, err = cudareduce(*arguments)
@@ -92,7 +92,9 @@ def test_an_option_with_an_effect_is_not_mentioned(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("nothing_runs")
-def test_a_file_without_a_header_takes_them(cudareduce: Call, tmp_path: Path) -> None:
+def test_options_of_external_files_apply_to_a_file_without_front_matter(
+    cudareduce: Call, tmp_path: Path
+) -> None:
     theirs = tmp_path / "theirs.cu"
     theirs.write_text(FOREIGN)
     _, _, err = cudareduce("bench", theirs, "reduce_atomic", "--entry", "theirs", "--grid", "4")

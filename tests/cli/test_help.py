@@ -27,7 +27,7 @@ EXAMPLES = [
 each_command = pytest.mark.parametrize("name", ["", *COMMANDS])
 
 
-def test_commands_stand_in_the_order_of_the_readme(cudareduce: Call) -> None:
+def test_commands_are_in_the_order_of_the_readme(cudareduce: Call) -> None:
     block = (ROOT / "README.md").read_text().split("## Commands")[1]
     block = block.split("```text\n")[1].split("```")[0]
     names = dict.fromkeys(line.split()[1] for line in block.splitlines() if line)

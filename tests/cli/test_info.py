@@ -140,7 +140,7 @@ def test_a_machine_with_all_is_ready_and_has_nothing_to_do() -> None:
         (H200, {"nvcc": "not found"}, "nvcc is missing"),
     ],
 )  # fmt: skip
-def test_the_last_line_says_why_it_is_not_ready(
+def test_the_last_line_names_what_is_missing(
     gpu: GpuState, missing: dict[str, str], why: str
 ) -> None:
     assert list(notes(found(**missing), gpu, None))[-1] == f"Not ready to measure: {why}."
@@ -165,7 +165,7 @@ def test_what_is_more_has_what_brings_it() -> None:
     assert told[-1] == "Ready to measure on NVIDIA H200."
 
 
-def test_counters_for_administrators_are_told_how_to_be_had(
+def test_info_explains_how_to_enable_restricted_counters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     parameters = tmp_path / "params"

@@ -57,7 +57,7 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def test_bench_on_the_cpu_proves_answers_and_times_nothing(cudareduce: Call) -> None:
+def test_bench_on_the_cpu_verifies_and_times_nothing(cudareduce: Call) -> None:
     code, out, err = cudareduce("bench", "reduce_v7_shuffle", "--n", 1000, *ON_CPU)
     assert (code, err) == (0, "")
     title, head, rule, row = [line.strip() for line in out.splitlines() if line.strip()]
@@ -76,7 +76,7 @@ NO_PYCUDA = (
 )
 
 
-def test_a_run_that_falls_back_to_the_cpu_says_why(tmp_path: Path, cache: Path) -> None:
+def test_a_fallback_to_the_cpu_is_explained(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "cudareduce").symlink_to(cache)  # what others have compiled
     done = subprocess.run(
         [sys.executable, "-c", NO_PYCUDA, "bench", "reduce_v7_shuffle", "--n", "1"],
@@ -154,7 +154,7 @@ def test_a_size_without_launches_is_reported(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_a_kernel_of_ones_own_is_one_file(cudareduce: Call, mine: Path) -> None:
+def test_a_users_kernel_is_a_single_file(cudareduce: Call, mine: Path) -> None:
     code, out, _ = cudareduce("bench", mine, "--n", 5000, *ON_CPU)
     assert code == 0
     assert "mine" in out

@@ -23,7 +23,9 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 needs_sass = pytest.mark.skipif(find_disassembler() is None, reason="no cuobjdump")
 
 
-def test_a_kernel_tells_its_change_its_gain_and_what_was_wrong_in_print(cudareduce: Call) -> None:
+def test_show_has_the_change_and_gain_of_a_kernel_and_errors_of_its_source(
+    cudareduce: Call,
+) -> None:
     code, out, _ = cudareduce("show", KERNEL)
     words, _, source = out.partition("\n\n")
     assert code == 0
@@ -38,7 +40,7 @@ def test_a_kernel_tells_its_change_its_gain_and_what_was_wrong_in_print(cudaredu
     assert source == load_registry().kernels[KERNEL].text
 
 
-def test_gains_are_of_a_run_of_ones_own(cudareduce: Call, tmp_path: Path) -> None:
+def test_gains_come_from_the_users_own_run(cudareduce: Call, tmp_path: Path) -> None:
     run = load(STORED)
     times = {KERNEL: 10.0, BEFORE: 25.0}
     records = tuple(
@@ -90,7 +92,7 @@ def test_what_cannot_be_shown_is_a_sentence(
 
 
 @needs_nvcc
-def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
+def test_ptx_is_compiled_for_the_requested_type(cudareduce: Call) -> None:
     code, out, err = cudareduce("show", "reduce_tiles", "--ptx", "--dtype", "float64")
     assert (code, err) == (0, "")
     assert ".visible .entry reduce_tiles(" in out
@@ -99,7 +101,7 @@ def test_ptx_is_that_of_the_type_asked_for(cudareduce: Call) -> None:
 
 @pytest.mark.long
 @needs_nvcc
-def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None:
+def test_a_file_without_front_matter_is_shown_unchanged(cudareduce: Call) -> None:
     path = ROOT / "tests/external/cases/pointer_alias.cu"
     words, _, text = cudareduce("show", path)[1].partition("\n\n")
     assert words.startswith("pointer_alias\ntitle       ")
@@ -109,7 +111,7 @@ def test_a_file_without_a_header_is_shown_as_it_stands(cudareduce: Call) -> None
 
 
 @pytest.mark.long
-def test_a_file_of_templates_is_shown_by_what_is_said_of_it(cudareduce: Call) -> None:
+def test_a_template_file_is_shown_for_the_requested_instance(cudareduce: Call) -> None:
     path = ROOT / "tests/docs/theirs.cu"
     code, out, err = cudareduce("show", path, "--entry", "reduce6<float, 256>")
     assert code == 0 and out.startswith("theirs\n") and not err
@@ -122,7 +124,7 @@ def test_a_file_of_templates_is_shown_by_what_is_said_of_it(cudareduce: Call) ->
     "arch",
     [90, pytest.param(80, marks=pytest.mark.long), pytest.param(120, marks=pytest.mark.long)],
 )
-def test_machine_code_has_a_word_beside_what_costs_time(cudareduce: Call, arch: int) -> None:
+def test_costly_instructions_of_machine_code_are_annotated(cudareduce: Call, arch: int) -> None:
     code, out, err = cudareduce("show", "reduce_tiles_acq_rel", "--sass", "--arch", arch)
     assert (code, err) == (0, "")
     words = dict(line.split("// ")[::-1] for line in out.splitlines() if " // " in line)

@@ -90,7 +90,7 @@ def test_collectives_operators_and_types(run: LibraryRun) -> None:
 
 
 @pytest.mark.long
-def test_a_skipped_library_says_why(run: LibraryRun) -> None:
+def test_a_skipped_library_has_a_reason(run: LibraryRun) -> None:
     found = measure_libraries(replace(run, engines=("nccl-symm", "torch"), reductions=(
         ("all-reduce", "max", "float32"), ("all-reduce", "sum", "float64"),
         ("reduce", "sum", "float16"), ("all-reduce", "prod", "uint32"),

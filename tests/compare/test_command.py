@@ -213,7 +213,7 @@ def test_a_new_kernel_is_listed_and_joins_the_next_baseline(
 
 
 @pytest.mark.long
-def test_a_new_block_size_in_the_header_is_compared_with_the_old(
+def test_a_new_block_size_in_front_matter_is_compared_with_the_old(
     cudareduce: Call, baseline: Path, tree: Path
 ) -> None:
     slow(tree, 10)

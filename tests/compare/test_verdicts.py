@@ -907,7 +907,7 @@ def test_an_invalid_date_is_printed_unchanged(
     assert f"new: {created or 'no date'}, cudareduce" in out
 
 
-def test_a_run_that_was_cut_short_says_so(cudareduce: Call, tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_is_marked(cudareduce: Call, tmp_path: Path) -> None:
     stored = load(AFTER)
     path = tmp_path / "short.json"
     for rounds, words in ((99, "9 of 99 rounds"), (9, "9 rounds")):

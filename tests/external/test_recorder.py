@@ -296,7 +296,9 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("message", ERRORS)
-def test_what_cannot_be_recorded_is_said(message: str, tmp_path: Path, cache: Path) -> None:
+def test_host_code_that_cannot_be_recorded_has_a_reason(
+    message: str, tmp_path: Path, cache: Path
+) -> None:
     path = tmp_path / "file.cu"
     path.write_text(ERRORS[message])
     with pytest.raises(RecordingError, match=message):

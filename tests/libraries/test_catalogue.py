@@ -89,7 +89,7 @@ def test_a_package_without_a_version(
     assert "jax: its package does not report its version: pip install -U 'jax[cuda13]'" in out
 
 
-def test_names_of_single_peers() -> None:
+def test_single_libraries_are_selected_by_name() -> None:
     """As results and `list peers` name them, in any case; of a library all of them."""
     convert = partial(Peers(NAMES).convert, param=None, ctx=None)
     assert convert("CUB:packed,peer:torch:compile") == ("cub:packed", "torch:compile")

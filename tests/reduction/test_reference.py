@@ -72,7 +72,7 @@ def test_extrema_are_numpys() -> None:
         np.testing.assert_array_equal(found, getattr(np, op)(data.reshape(2, 3), axis=1))
 
 
-def test_a_bound_grows_with_depth_until_it_says_nothing() -> None:
+def test_an_error_bound_grows_with_depth_until_it_is_useless() -> None:
     reduction = reduction_of("sum", "float32")
     ref = reference(reduction, np.ones(8, "float32"), 1)
     assert bound(reduction, 10, ref, False) == pytest.approx([10 * 2**-24 * 8], rel=1e-5)
@@ -113,7 +113,7 @@ def test_the_lowest_integer_has_a_magnitude() -> None:
     assert ref.magnitude == pytest.approx([128])
 
 
-def test_packed_maps_are_folded_in_order() -> None:
+def test_packed_transforms_are_combined_in_order() -> None:
     reduction = reduction_of("affine16", "int32")
     data = make("random", reduction, 11, 3)
     expected = []

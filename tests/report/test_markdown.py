@@ -73,7 +73,7 @@ def test_a_pipe_gets_whole_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith(" reduce_v5_completely_unroll ") for line in lines)
 
 
-def test_lineages_stand_apart_and_the_reference_is_named(
+def test_lineages_are_separate_and_name_their_reference(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = load(RESULTS / "nvidia-h200" / "bench-2p25-float32.json")

@@ -211,7 +211,7 @@ def test_the_writer_of_the_input_is_identified(
 
 
 @pytest.mark.long
-def test_a_first_pass_is_judged_by_what_the_others_make_of_it(
+def test_a_first_pass_is_judged_by_the_final_result(
     cudareduce: Call, monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
 ) -> None:
     ask = ("--region", "first-pass")

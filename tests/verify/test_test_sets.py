@@ -234,7 +234,7 @@ _BARE = """__global__ void bare(const float *in, float *out%s)
 @pytest.mark.parametrize(
     ("count", "value"), [("", "in[i]"), (", int n", "i < n ? in[i] : 0")], ids=["whole", "counted"]
 )
-def test_a_file_without_a_header_is_tried_in_its_own_block_only(
+def test_an_external_file_is_verified_in_its_own_block_size_only(
     cudareduce: Call, tmp_path: Path, count: str, value: str
 ) -> None:
     path = tmp_path / "bare.cu"

@@ -68,7 +68,7 @@ def test_there_are_enough_races_and_operators_among_wrong_kernels() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in WRONG if nets(p) != ["hazard"]], ids=lambda p: p.stem)
-def test_rejected_by_results(path: Path, cache: Path) -> None:
+def test_a_wrong_kernel_is_rejected_by_its_results(path: Path, cache: Path) -> None:
     for net in set(nets(path)) - {"hazard"}:
         op = "sum" if net == "schedule" else net
         assert judged(path, op, cache).outcome == "fail"
@@ -81,7 +81,7 @@ def test_rejected_by_results(path: Path, cache: Path) -> None:
         for p in WRONG if "hazard" in nets(p)
     ],
 )  # fmt: skip
-def test_named_by_the_hazard_build(path: Path, cache: Path) -> None:
+def test_a_data_race_is_reported_at_its_marked_line(path: Path, cache: Path) -> None:
     lines = path.read_text().splitlines()
     marked = [k for k, line in enumerate(lines, 1) if "<- hazard" in line]
     verdict = judged(path, "sum", cache, hazards=True)

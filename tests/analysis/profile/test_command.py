@@ -205,7 +205,7 @@ def test_files_hold_all_of_it(cudareduce: Call, ncu: FakeNcu, tmp_path: Path) ->
     assert "| DRAM " in (tmp_path / "p.md").read_text()
 
 
-def test_without_ncu_it_says_what_brings_it(
+def test_without_ncu_the_package_that_installs_it_is_named(
     cudareduce: Call, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakeGpu(cache, lazy=True))
@@ -222,7 +222,9 @@ def test_profile_needs_the_name_of_a_kernel(cudareduce: Call) -> None:
     assert "name a kernel to profile" in err
 
 
-def test_a_launch_shape_and_a_map_of_ones_own(cudareduce: Call, ncu: FakeNcu) -> None:
+def test_a_requested_launch_shape_and_transform_are_profiled(
+    cudareduce: Call, ncu: FakeNcu
+) -> None:
     ask = ("profile", LADDER[0], "--n", N, "--quiet", "--static")
     with pytest.MonkeyPatch.context() as patch:
         taken: list[Case] = []

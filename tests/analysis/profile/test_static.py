@@ -36,7 +36,7 @@ def test_conflicts_show_without_nvcc(cudareduce: Call, monkeypatch: pytest.Monke
 
 @needs_nvcc
 @pytest.mark.skipif(find_disassembler() is None, reason="no cuobjdump")
-def test_the_compiler_says_registers_and_loads(cudareduce: Call) -> None:
+def test_registers_and_loads_come_from_the_compiler(cudareduce: Call) -> None:
     code, out, _ = cudareduce("profile", "reduce_v2_no_bank_conflict", "--static", "--quiet")
     assert code == 0
     for words in (
@@ -97,7 +97,7 @@ def test_options_apply_to_an_external_file(
     assert code == 0 and "theirs: sum of float32" in out
 
 
-def test_with_neither_there_is_nothing_to_say(
+def test_a_static_profile_without_a_compiler_is_an_environment_error(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(static, "find_nvcc", no_nvcc)

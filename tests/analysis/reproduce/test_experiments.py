@@ -53,7 +53,7 @@ def test_sizes_are_the_authors(
     assert versions == {row.name for row in registry.suites[suite].rows}
 
 
-def test_bbuf_sets_its_figures_beside_ours_and_answers_its_question(registry: Registry) -> None:
+def test_reproduce_bbuf_compares_its_figures_with_ours(registry: Registry) -> None:
     run = run_of(registry, "bbuf", time_us=100.0, gb_s=1342.0, pct_peak=67.1, speedup=1.0)
     found = section(registry.suites["bbuf"], run, MemoryThroughput({"reduce_v0_baseline": 91.5}))
     assert found.header == ("published as", "us", "GB/s", "%peak", "x", "(us)", "(GB/s)",
@@ -87,7 +87,7 @@ def test_leimao_is_compared_by_shares_of_two_peaks(registry: Registry) -> None:
     assert found.rows[2][found.header.index("(us)")] == "-"
 
 
-def test_where_nothing_was_printed_it_says_so(registry: Registry) -> None:
+def test_a_publication_without_figures_is_reported_as_such(registry: Registry) -> None:
     found = section(
         registry.suites["five-steps"], run_of(registry, "five-steps"), MemoryThroughput({})
     )
@@ -116,7 +116,7 @@ def test_fastcuda_prints_its_own_lines(registry: Registry) -> None:
 
 
 @pytest.mark.long
-def test_on_the_cpu_the_answers_are_proven(
+def test_reproduce_on_the_cpu_verifies_results(
     cudareduce: Call, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of fewer elements than the author's: those take the emulator ten seconds."""

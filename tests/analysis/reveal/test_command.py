@@ -245,7 +245,7 @@ def test_libraries_that_misbehave_are_rows_beside_correct_ones(
     assert "peer:cub:garbles, n = 40: WRONG: its process sent an invalid message" in said
 
 
-def test_a_limit_that_leaves_nothing_to_tell_is_inconclusive(cudareduce: Call) -> None:
+def test_a_time_limit_without_a_probe_is_inconclusive(cudareduce: Call) -> None:
     code, out, _ = cudareduce(
         "reveal", "reduce_v7_shuffle", "--n", "4096", "--time-limit", "0.001", *CPU
     )

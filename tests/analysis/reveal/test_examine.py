@@ -212,7 +212,7 @@ def test_a_wider_accumulator_shows_in_a_sample() -> None:
 
 
 @pytest.mark.parametrize("adds", [compensated, cut_short])
-def test_numbers_among_zeros_tell_of_a_sample(adds: Sum) -> None:
+def test_probes_among_zeros_reveal_a_kernel_that_samples(adds: Sum) -> None:
     """Whose probes are those of additions one after the other."""
     found, plain = reveal_names(adds, 5000), reveal_names(in_turn, 5000)
     why = "not only additions in float32: this order gives different last bits"

@@ -238,7 +238,7 @@ def test_every_time_has_its_interval_and_as_many_tables_as_that_takes(
     assert sum(text.count("±") for text in plain) == len(cells)
 
 
-def test_several_types_and_operators_are_told_apart() -> None:
+def test_curves_of_several_types_and_operators_have_distinct_names() -> None:
     one = line("A", 6.0, 4000.0)
     kinds = [("sum", "float32"), ("sum", "int8"), ("max", "float32")]
     both = [replace(r, op=op, dtype=t, acc=t) for op, t in kinds for r in one]
@@ -256,7 +256,7 @@ def test_several_types_and_operators_are_told_apart() -> None:
     assert times.notes[0] == "1 A, 2 A (warm)"
 
 
-def test_the_title_says_what_bench_says() -> None:
+def test_the_title_of_a_sweep_is_that_of_bench() -> None:
     one = [replace(r, rows=8, acc="float64", region="first-pass") for r in line("A", 6.0, 4000.0)]
     [times], _ = shown(one, rows=8)
     assert times.title == (
@@ -265,7 +265,7 @@ def test_the_title_says_what_bench_says() -> None:
     assert times.notes == ("1 A", "n: the elements of all rows")
 
 
-def test_one_array_as_rows_is_said() -> None:
+def test_a_note_names_kernels_that_read_the_array_as_rows() -> None:
     rows = [replace(r, n=32, rows=r.n // 32) for r in line("B", 3.0, 2000.0)]
     [times], _ = shown([*line("A", 6.0, 4000.0), *rows])
     assert len(times.rows) == len(SIZES)
@@ -304,7 +304,7 @@ def test_no_figure_is_finer_than_the_event_clock() -> None:
     assert model.rows[0][1:3] == ("3.001±.002", "3.000±.002")
 
 
-def test_no_crossover_for_want_of_rounds_is_said_once() -> None:
+def test_too_few_rounds_for_crossovers_are_reported_once() -> None:
     pair = [*line("A", 6.0, 4000.0, rounds=1), *line("B", 3.0, 2000.0, rounds=1)]
     _, model = shown(pair)
     assert sum("crossover" in note for note in model.notes) == 1
@@ -350,7 +350,7 @@ def test_kernels_of_rows_have_their_sizes(
 
 
 @pytest.mark.parametrize(("groups", "table"), [(3, "Model"), (2, "Nothing was timed")])
-def test_an_interrupted_sweep_says_so(
+def test_an_interrupted_sweep_is_marked_as_interrupted(
     cudareduce: Call, cache: Path, monkeypatch: pytest.MonkeyPatch, groups: int, table: str
 ) -> None:
     use(monkeypatch, FakeGpu(cache, lazy=True))

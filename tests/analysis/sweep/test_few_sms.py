@@ -33,7 +33,7 @@ def ring(wobble: float = 0.0005) -> list[Record]:
     return [at(percent, sms, wobble=wobble) for sms, percent in RING.items()]
 
 
-def test_more_sms_that_are_slower_are_told() -> None:
+def test_more_sms_that_are_slower_are_reported() -> None:
     assert [(r.sms, fewer.sms) for r, fewer in dips(ring())] == [(48, 40), (64, 40), (96, 40)]
     [section] = curve_sections(Run({}, DeviceInfo("Card"), {}, tuple(ring())))
     assert "ring: slower on 64 SMs than on 40: %ceil 91.7 and 95.5" in section.notes
@@ -43,7 +43,7 @@ def test_noise_over_sms_is_not_reported_as_a_dip() -> None:
     assert [r.sms for r, _ in dips(ring(wobble=0.02))] == []
 
 
-def test_kernels_in_the_order_asked_for_then_libraries() -> None:
+def test_kernels_keep_the_requested_order_and_libraries_follow() -> None:
     records = [at(97, None, "peer:cub"), *reversed(ring()), at(50, 8, "fill")]
     assert [[(r.kernel, r.sms) for r in curve] for curve in curves(records)] == [
         [("ring", sms) for sms in RING], [("fill", 8)], [("peer:cub", None)],
@@ -68,7 +68,7 @@ def test_every_problem_has_a_table() -> None:
     assert all(len(section.rows) == len(RING) for section in found)
 
 
-def test_what_has_no_time_is_told() -> None:
+def test_kernels_without_a_time_are_listed_with_the_reason() -> None:
     skipped = replace(at(50, 8, "tree"), verdict="skip", reason="takes no --sms", time_us=None)
     wrong = replace(skipped, kernel="bad", verdict="fail", reason="off by one")
     [section] = curve_sections(Run({}, DeviceInfo("Card"), {}, (skipped, wrong)))

@@ -98,7 +98,7 @@ def test_a_planted_best_is_found_and_auto_takes_it(
     assert (record["block"], record["items"]) == BEST
 
 
-def test_without_a_gain_nothing_changes_and_that_is_said(
+def test_tune_without_a_gain_reports_no_change(
     cudareduce: Call, gpu: type[Planted], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "planted", {})
@@ -129,7 +129,7 @@ def test_what_is_wrong_in_many_shapes_is_one_line(
     assert line.startswith(f"{KERNEL}: WRONG in 6 launch shapes, first ")
 
 
-def test_what_no_kernel_takes_is_a_mistake_of_whoever_asks(
+def test_tuning_what_no_kernel_supports_is_a_usage_error(
     cudareduce: Call, gpu: type[Planted], folder: Path
 ) -> None:
     code, out, err = cudareduce("tune", "reduce_tiles_dp4a", "--n", "2^10", "--quiet")
@@ -187,7 +187,7 @@ def test_a_table_that_cannot_be_written_costs_no_results(
     assert "launch shape" in out and (tmp_path / "run.json").exists()
 
 
-def test_no_time_is_said_and_nothing_written(
+def test_tune_without_time_reports_it_and_writes_nothing(
     cudareduce: Call, gpu: type[Planted], folder: Path
 ) -> None:
     code, out, _ = cudareduce(*TUNE, "--max-time", "0.0001")
@@ -225,7 +225,7 @@ def test_a_table_goes_into_the_package_on_request(
     assert str(shipped) in err and "wrote the choices of auto on NVIDIA H200 to " in err
 
 
-def test_a_bad_table_is_said_before_anything_is_measured(
+def test_an_invalid_table_is_reported_before_any_measurement(
     cudareduce: Call, gpu: type[Planted], folder: Path
 ) -> None:
     (folder / file_name(H200)).write_text("{")

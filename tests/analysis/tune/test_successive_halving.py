@@ -76,13 +76,13 @@ def test_what_is_clearly_slower_does_not_fill_the_last_places() -> None:
     assert set(successive_halving(list(six.us), six.measure, 4)) == {"0", "1"}
 
 
-def test_without_time_the_order_given_stands() -> None:
+def test_without_time_candidates_keep_their_given_order() -> None:
     assert successive_halving(["a", "b", "c"], lambda names, rounds: {}, 2) == []
     assert successive_halving(["a"], lambda names, rounds: {}, 2) == ["a"]
     assert successive_halving([], lambda names, rounds: {}, 2) == []
 
 
-def test_who_loses_all_samples_leaves() -> None:
+def test_a_candidate_that_loses_all_samples_is_dropped() -> None:
     track = Track({"a": 1.0, "b": 5.0, "c": 5.1, "d": 5.2}, 1)
 
     def measure(names: Sequence[str], rounds: int) -> dict[str, tuple[float | None, ...]]:

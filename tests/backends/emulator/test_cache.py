@@ -54,7 +54,7 @@ def test_what_is_damaged_is_not_found(tmp_path: Path, damaged: Callable[[bytes],
     assert cache.find("a.so") == path
 
 
-def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_compile_error_leaves_no_file_in_the_cache(tmp_path: Path) -> None:
     with pytest.raises(KeyError), Cache(tmp_path).create("a.so") as made:
         made.write_bytes(b"half")
         raise KeyError
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["libcudaemu-*.so", "kernel-*.so"])
-def test_a_damaged_library_is_made_anew(
+def test_a_damaged_library_is_compiled_again(
     tmp_path: Path, cpu: CpuBackend, keeping_path: str, name: str
 ) -> None:
     runtime = cpu._toolchain.runtime()

@@ -62,7 +62,7 @@ def test_a_compiler_that_fails_is_named(
     assert "\n" not in str(caught.value)
 
 
-def test_a_compiler_that_cannot_tell_its_version_is_named(pretend: Pretend) -> None:
+def test_a_compiler_without_a_version_is_named(pretend: Pretend) -> None:
     with pytest.raises(EnvironmentProblem, match=r"g\+\+ ended with code 3 \(no message\)"):
         _ = pretend("exit 3").version
 

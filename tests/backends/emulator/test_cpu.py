@@ -175,7 +175,9 @@ def test_a_schedule_shows_a_missing_barrier(plain: CpuBackend, entry: str) -> No
     "entry", (*SEEN_BY_A_SCHEDULE, "barrier_in_branch", *SEEN_BY_THE_HAZARD_CHECK_ONLY)
 )
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_hazard_check_names_the_line(checked: CpuBackend, entry: str, schedule: str) -> None:
+def test_a_data_race_is_reported_with_its_line(
+    checked: CpuBackend, entry: str, schedule: str
+) -> None:
     program = load(checked, "synchronisation_bugs.cu", entry)
     take(checked, schedule)
     with pytest.raises(KernelFault, match=r"data race in|barrier divergence") as caught:
@@ -211,7 +213,7 @@ def test_the_missing_half_of_a_hand_over_is_named(
         run_sum(checked, program, 1000)
 
 
-def test_a_fault_in_no_kernel_says_where_it_was(cache: Path) -> None:
+def test_a_fault_outside_of_kernels_is_reported_with_its_address(cache: Path) -> None:
     script = f"""
 import ctypes
 from pathlib import Path
@@ -326,7 +328,7 @@ def test_a_write_past_the_end_of_a_buffer_is_found_in_the_poisoned_margin(
         run_fault(plain, "write_past_end", n=9)
 
 
-def test_a_deadlock_says_who_waits_where(any_backend: CpuBackend) -> None:
+def test_a_deadlock_is_reported_with_the_waiting_threads(any_backend: CpuBackend) -> None:
     with pytest.raises(KernelFault) as caught:
         run_fault(any_backend, "deadlock", block=64)
     [shuffle] = lines_marked("faults.cu", "lanes 0 to 15")
@@ -432,7 +434,7 @@ def test_results_come_in_the_order_of_the_sources(plain: CpuBackend) -> None:
     assert [first.entry, second.entry, len(calls)] == ["tree", "shuffle", 3]
 
 
-def test_without_a_compiler_the_message_says_what_to_install(
+def test_without_a_compiler_the_message_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

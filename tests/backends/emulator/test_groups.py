@@ -100,7 +100,7 @@ def test_copies_are_there_once_they_are_waited_for(
     assert found.tolist() == expected
 
 
-def test_an_arrival_without_a_wait_is_a_hazard(watched: CpuBackend) -> None:
+def test_a_barrier_arrival_without_a_wait_is_a_data_race(watched: CpuBackend) -> None:
     take(watched, "ascending")
     places = "|".join(lines_marked(FILE, "hazard"))
     with pytest.raises(KernelFault, match=rf"(?:{places}): data race in shared memory"):

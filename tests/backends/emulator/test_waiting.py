@@ -55,7 +55,7 @@ def test_many_blocks_that_wait_for_one_lock_take_turns(cache: Path) -> None:
         "scope_too_narrow",
     ],
 )
-def test_waiting_without_a_fence_is_a_hazard(checked: CpuBackend, entry: str) -> None:
+def test_a_polled_flag_without_a_fence_is_a_data_race(checked: CpuBackend, entry: str) -> None:
     program = load(checked, "waiting.cu", entry)
     for schedule in SCHEDULES:
         take(checked, schedule)
@@ -66,7 +66,7 @@ def test_waiting_without_a_fence_is_a_hazard(checked: CpuBackend, entry: str) ->
         assert {finding.split(": ")[0] for finding in text.split("; ")} & marked, text
 
 
-def test_one_look_may_be_too_early(checked: CpuBackend) -> None:
+def test_a_single_load_of_a_flag_may_be_too_early(checked: CpuBackend) -> None:
     program = load(checked, "waiting.cu", "looks_once")
     for schedule in SCHEDULES:
         take(checked, schedule)

@@ -265,7 +265,7 @@ def test_verdicts_on_memory_traffic(change: dict[str, int], cause: str) -> None:
     assert row.verdict == "SAME"  # of the same machine code nothing else is believed
 
 
-def test_fewer_barriers_ask_for_verification() -> None:
+def test_fewer_barriers_require_verification() -> None:
     new = replace(TRAFFIC, barriers=24, wavefronts=60)
     [row] = compare_units(side(UNIT, traffic=[TRAFFIC]), side(unit({"BAR": 0}), traffic=[new]))
     assert row.verdict == "CHANGED"

@@ -69,7 +69,7 @@ def test_a_sweep_has_one_line_of_it(cudareduce: Call, gpu: None) -> None:
     assert "\nauto: reduce_tiles_mailbox, 256 threads x 4 elements at 2^16\n" in out
 
 
-def test_a_curve_over_sms_says_what_it_took(cudareduce: Call, gpu: None) -> None:
+def test_a_curve_over_sms_names_the_selected_kernels(cudareduce: Call, gpu: None) -> None:
     asked = ("auto", "--sms", "2,16", "--n", "2^15", "--quiet", "--rounds", "6")
     code, out, err = cudareduce("sweep", *asked)
     assert code == 0, err
@@ -91,12 +91,12 @@ def test_verify_has_a_row_for_each_launch_shape(cudareduce: Call) -> None:
     assert "\nauto 1: reduce_tiles_scalar, 256 threads x 16 elements\n" in out
 
 
-def test_a_shape_that_is_asked_for_overrules_its_own(cudareduce: Call) -> None:
+def test_a_requested_launch_shape_overrides_the_selected_one(cudareduce: Call) -> None:
     [one] = records(cudareduce("bench", "auto", "--n", "1000", "--block", "128", *ON_CPU))
     assert (one["chosen"], one["block"], one["verdict"]) == ("reduce_tiles_scalar", 128, "pass")
 
 
-def test_it_takes_operators_of_ones_own(cudareduce: Call) -> None:
+def test_auto_supports_custom_operators(cudareduce: Call) -> None:
     own = ("--op-expr", "a > b ? a : b", "--identity=-INFINITY")
     [one] = records(cudareduce("bench", "auto", "--n", "1000", *own, *ON_CPU))
     assert (one["chosen"], one["verdict"]) == ("reduce_tiles_scalar", "pass")
@@ -107,7 +107,7 @@ def test_nothing_is_launched_at_0(cudareduce: Call) -> None:
     assert (one["kernel"], one["verdict"], one["passes"]) == ("auto", "pass", 0)
 
 
-def test_what_is_wrong_is_told_with_the_kernel_that_was_taken() -> None:
+def test_a_wrong_result_of_auto_names_the_selected_kernel() -> None:
     failed = replace(
         record("auto", 2**20, (5.0,)), chosen="reduce_tiles", block=256, items=8, verdict="fail",
         reason="off by one", time_us=None,
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_told_with_the_kernel_that_was_taken() -> None:
     assert "auto (reduce_tiles, 256 x 8) sum float32: WRONG: off by one" in answers.notes
 
 
-def test_where_no_kernel_takes_it_that_is_said(cudareduce: Call) -> None:
+def test_auto_without_a_supported_kernel_is_skipped_with_the_reason(cudareduce: Call) -> None:
     asked = ("bench", "auto", "--n", "100", "--rows", "30", "--op", "affine", "--dtype", "int32")
     code, out, _ = cudareduce(*asked, "--backend", "cpu", "--quiet")
     assert code == 2
@@ -126,7 +126,7 @@ def test_where_no_kernel_takes_it_that_is_said(cudareduce: Call) -> None:
 
 
 @pytest.mark.long
-def test_it_stands_beside_libraries(
+def test_auto_is_timed_together_with_libraries(
     cudareduce: Call, gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use_fakes(monkeypatch, "FINE")

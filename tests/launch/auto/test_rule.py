@@ -69,7 +69,7 @@ def shipped(facts: Facts, registry: Registry) -> tuple[Table, ...]:
 
 @pytest.mark.parametrize("card", CARDS)
 @pytest.mark.parametrize("op", OPERATORS)
-def test_what_it_takes_can_be_launched_on_cards_nobody_has_tried(
+def test_selected_kernels_can_be_launched_on_unknown_gpus(
     registry: Registry, card: str, op: str
 ) -> None:
     facts, shapes = CARDS[card].facts, [*((n, 1) for n in SIZES), *ROWS]

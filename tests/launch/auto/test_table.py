@@ -141,7 +141,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_what_a_kernel_does_not_take_is_left_out_and_said(
+def test_an_unsupported_entry_of_a_table_is_ignored_with_a_remark(
     registry: Registry, folder: Path, entry: Entry, name: str
 ) -> None:
     fields, why = UNFIT[name]
@@ -162,7 +162,7 @@ def test_several_of_them_are_one_remark(registry: Registry, folder: Path, entry:
     assert "order, and more; " in one
 
 
-def test_an_entry_of_a_changed_kernel_is_left_out_and_said(
+def test_an_entry_of_a_changed_kernel_is_ignored_with_a_remark(
     registry: Registry, folder: Path, entry: Entry
 ) -> None:
     path = planted(folder, replace(entry, source_sha="0" * 64), replace(entry, n=2**21))
@@ -264,7 +264,7 @@ def test_a_pipe_in_its_place_is_refused_and_not_waited_for(folder: Path) -> None
     assert "it is no plain file" in refused(folder / file_name(H200))
 
 
-def test_a_table_that_cannot_be_written_is_said(
+def test_a_table_that_cannot_be_written_is_an_error(
     tmp_path: Path, entry: Entry, registry: Registry
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -274,7 +274,7 @@ def test_a_table_that_cannot_be_written_is_said(
         written(Path("~/tables"), [entry], registry)
 
 
-def test_bench_says_what_is_wrong_with_a_table(
+def test_bench_reports_an_invalid_table(
     cudareduce: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, cpu_info: DeviceInfo
 ) -> None:
     monkeypatch.setattr("cudareduce.launch.auto.table.user_folder", lambda: folder)

@@ -102,7 +102,7 @@ def test_tables_sort_by_numbers_and_by_words(opened: Watched) -> None:
     assert names == sorted(names)
 
 
-def test_tables_filter_and_say_how_much_is_left(opened: Watched) -> None:
+def test_filtered_tables_show_the_number_of_remaining_rows(opened: Watched) -> None:
     page = opened.page
     page.click("#tab-1")
     assert page.locator("#panel-1 tbody tr:visible").count() == 200
@@ -118,7 +118,7 @@ def test_tables_filter_and_say_how_much_is_left(opened: Watched) -> None:
     assert page.locator("#panel-1 tr.wrong:visible").count() == 1
 
 
-def test_charts_answer_the_pointer(opened: Watched) -> None:
+def test_charts_show_the_point_under_the_pointer(opened: Watched) -> None:
     page = opened.page
     page.click("#tab-1")
     page.wait_for_selector("#panel-1 .chart[data-drawn] svg path")
@@ -248,7 +248,7 @@ def test_nothing_reaches_beyond_the_width_and_words_can_be_read(
     page.context.close()
 
 
-def test_all_is_labelled_for_those_who_hear_it(opened: Watched) -> None:
+def test_every_control_has_a_label_for_screen_readers(opened: Watched) -> None:
     """Controls have names, tables headings with a scope, pictures a text."""
     page = opened.page
     nameless = page.eval_on_selector_all(

@@ -53,7 +53,7 @@ def test_a_page_holds_all_of_it(cudareduce: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_names_of_others_are_text(cudareduce: Call, tmp_path: Path) -> None:
+def test_names_from_result_files_are_escaped(cudareduce: Call, tmp_path: Path) -> None:
     run = load(BENCH)
     evil = "<script>alert(1)</script>"
     odd = with_records(run, [replace(run.records[0], kernel=evil, reason=evil)])
@@ -106,7 +106,7 @@ def test_bad_input_is_a_sentence_and_no_page(
 
 
 @pytest.mark.parametrize("name", ["jinja2", "vl_convert"])
-def test_what_is_missing_is_said(
+def test_a_missing_package_is_named(
     cudareduce: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)

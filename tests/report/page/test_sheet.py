@@ -30,7 +30,7 @@ def test_a_row_has_the_cells_of_a_table_and_its_elements() -> None:
     ]  # fmt: skip
 
 
-def test_a_time_far_below_the_clock_s_step_is_told() -> None:
+def test_a_time_far_below_the_timer_resolution_is_marked() -> None:
     run = load(BENCH)
     records = [replace(r, time_us=1e-300, gb_s=1e308) for r in run.records]
     assert sheet(with_records(run, records), "bench", {}).rows

@@ -77,7 +77,7 @@ def test_a_quiet_machine_is_good_for_two_per_cent() -> None:
     assert "1 % is the smallest injected slowdown" in said[3]
 
 
-def test_a_noisy_machine_is_not_and_says_so() -> None:
+def test_a_noisy_machine_fails_the_selftest() -> None:
     found = findings(0.08)
     assert trustworthy(found) is False
     assert "does NOT measure well enough" in sentences(found)[0]
