@@ -358,8 +358,8 @@ def protocol_differences(old: Run, new: Run) -> list[str]:
 
 
 def copied_rounds(old: Run, new: Run) -> tuple[int, int]:
-    """The number of cases whose rounds are copied from one run to the other, and of all with rounds
-    that differ from each other. No two measurements have the same or proportional rounds."""
+    """Count the cases whose rounds in `new` are the same as in `old` or proportional to them, which
+    no two measurements have, and all cases that both runs timed."""
     before = {identity(record): record.medians_us for record in old.records}
     both = [
         (np.log(before[key]), np.log(record.medians_us))

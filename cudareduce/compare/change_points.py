@@ -44,7 +44,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The runs from `first` up to `end`, exclusive, and their median."""
+    """Successive runs without a change point, from `first` up to `end`, exclusive, and their median
+    time in us."""
 
     first: int
     end: int

@@ -116,11 +116,12 @@ def check_compiled(request: CheckRequest) -> int:
     rows = compare_units(old, new, other)
     notes = [f"{other}, so only rules and memory accesses were checked"] if other else []
     title = f"compiled by nvcc {tools.nvcc.version} against {path.name}"
-    codes = publish_rows(
-        rows, title, [*notes, *unseen, *uncounted, *tools.notes], request.outputs, registry,
-        allow_gone=request.judging.allow_gone,
-        undecided=[] if request.update_baseline else undecided_notes(rows),
-    )  # fmt: skip
+    undecided = [] if request.update_baseline else undecided_notes(rows)
+    allow_gone = request.judging.allow_gone
+    codes = exit_codes(rows, undecided, allow_gone=allow_gone)
+    notes = [*undecided, *notes, *unseen, *uncounted, *tools.notes]
+    report = compiled_report(rows, title, notes, allow_gone=allow_gone)
+    publish_compiled(report, request.outputs, registry, undecided)
     if not request.update_baseline:
         return worst_exit_code(codes | ({5} if other else set()))
     compiled = CompiledSet(
@@ -151,24 +152,14 @@ def check_compiled_trees(request: CheckRequest) -> int:
             "fix the kernels that do not compile" if 2 in codes else _why_not_timed(request, fewer)
         )
         title = f"compiled by nvcc {tools.nvcc.version} against {request.base}"
-        notes = [
-            *trees.problems,
-            *notes,
-            *([f"Nothing is timed: {why}"] if why else []),
-        ]
+        notes = [*trees.problems, *notes]
         if why:
-            publish_rows(
-                rows, title, notes, request.outputs, registry, allow_gone=allow_gone,
-                undecided=undecided,
-            )  # fmt: skip
+            notes = [*undecided, *notes, f"Nothing is timed: {why}"]
+        report = compiled_report(rows, title, notes, allow_gone=allow_gone)
+        if why:
+            publish_compiled(report, request.outputs, registry, undecided)
             return worst_exit_code(codes)
-        ahead = CompiledReport(
-            section=compiled_section(rows, title, notes),
-            findings=tuple(compiled_findings(rows, allow_gone=allow_gone)),
-            values=tuple(compiled_values(rows)),
-            code=compiled_words(rows),
-        )
-        return worst_exit_code((codes | {check_trees(request, fewer, registry, ahead)}) - {0})
+        return worst_exit_code((codes | {check_trees(request, fewer, registry, report)}) - {0})
 
 
 def _compile_trees(
@@ -247,7 +238,8 @@ def _why_not_timed(request: CheckRequest, trees: Trees) -> str | None:
 
 
 def _stored(request: CheckRequest, path: Path) -> CompiledSet | None:
-    """The baseline if there is one, after checking that the outputs can be written."""
+    """Load the baseline; None if --update-baseline will create it. Raises UsageError if an output
+    cannot be written."""
     request.outputs.check(path)
     if request.update_baseline:
         check_writable(path)
@@ -339,22 +331,30 @@ def with_traffic(
     return replace(side, traffic=counted.traffic), counted.notes
 
 
-def publish_rows(
-    rows: Sequence[UnitRow], title: str, notes: Sequence[str], outputs: Outputs, registry: Registry,
-    *, allow_gone: bool, undecided: Sequence[str],
-) -> set[int]:  # fmt: skip
-    """Print and write a comparison, with notes on why nothing was decided; returns its exit
-    codes."""
-    section = compiled_section(rows, title, [*undecided, *notes])
-    findings = compiled_findings(rows, allow_gone=allow_gone)
+def compiled_report(
+    rows: Sequence[UnitRow], title: str, notes: Sequence[str], *, allow_gone: bool
+) -> CompiledReport:
+    """The table, findings and JSON values of a comparison of compiled kernels."""
+    worst = [group[0] for group in _by_cause([row for row in rows if row.text])]
+    return CompiledReport(
+        section=compiled_section(rows, title, notes),
+        findings=tuple(compiled_findings(rows, allow_gone=allow_gone)),
+        values=tuple(compiled_values(rows)),
+        code={row.unit.kernel: [row.text] for row in reversed(worst)},
+    )
+
+
+def publish_compiled(
+    report: CompiledReport, outputs: Outputs, registry: Registry, undecided: Sequence[str]
+) -> None:
+    """Print and write a report without times. `undecided` are notes on why no kernel was judged."""
     publish_findings(
-        outputs, [section], findings,
-        {"comment": lambda: comment_of(to_markdown([section])),
+        outputs, [report.section], report.findings,
+        {"comment": lambda: comment_of(to_markdown([report.section])),
          "benchmark_json": lambda: "[]\n"},  # nothing was timed
-        printed={"json": lambda: json.dumps(compiled_values(rows), indent=1) + "\n"},
+        printed={"json": lambda: json.dumps(report.values, indent=1) + "\n"},
         places=registry.place, notes=undecided,
     )  # fmt: skip
-    return exit_codes(rows, undecided, allow_gone=allow_gone)
 
 
 def exit_codes(rows: Sequence[UnitRow], undecided: Sequence[str], *, allow_gone: bool) -> set[int]:
@@ -423,12 +423,6 @@ def compiled_values(rows: Sequence[UnitRow]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def compiled_words(rows: Sequence[UnitRow]) -> dict[str, list[str]]:
-    """The differences in the worst unit of each kernel."""
-    worst = [group[0] for group in _by_cause([row for row in rows if row.text])]
-    return {row.unit.kernel: [row.text] for row in reversed(worst)}
-
-
 def _by_cause(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
     """Rows grouped by verdict, kernel and causes; worst first."""
 
@@ -444,7 +438,8 @@ def _worst_first(rows: Sequence[UnitRow]) -> list[UnitRow]:
 
 
 def _group_text(rows: Sequence[UnitRow]) -> str:
-    """The reductions and architectures of a group; a stage is named if it is the only one."""
+    """Operator, type and architectures of rows with one cause, as text: `sum float32 sm_80,90`. A
+    stage is named if it is the only one."""
     (op, dtype), *others = dict.fromkeys((row.unit.op, row.unit.dtype) for row in rows)
     stages = {row.unit.stage for row in rows} - {"only"}
     stage = f" {stages.pop()}" if len(stages) == 1 else ""

@@ -170,7 +170,8 @@ class HistoryCheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A series with its verdict; `latest` is whether it has a time in the last run of its file."""
+    """The times of one kernel over all runs, with the verdict. `latest`: the last run of the file
+    timed the kernel."""
 
     file: str
     device: str

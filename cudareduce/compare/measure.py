@@ -281,7 +281,8 @@ def _exists(name: str, registry: Registry) -> bool:
 
 
 def _batches(run: Run, choices: Sequence[Choice], request: CheckRequest) -> list[Batch]:
-    """One batch per group of problems of the baseline, with the settings of its run."""
+    """One batch for all records with the same rows, region, pattern and source, with the settings
+    of the stored run. Raises UsageError for times that are not cold."""
     protocol = run.protocol
     maps = {m.expression: m for m in (request.mapped, *(c.kernel.map for c in choices)) if m}
     groups: dict[tuple[int, str, str, str | None], list[tuple[int, Record]]] = {}

@@ -151,7 +151,8 @@ class Job:
 
     @property
     def main(self) -> bool:
-        """Whether it is compiled for every architecture and checked against the rules."""
+        """True for the reduction that is compiled for every architecture and checked against the
+        rules."""
         return self.reduction == main_reduction(self.kernel)
 
     @property

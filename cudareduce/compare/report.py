@@ -291,7 +291,7 @@ def called(record: Record) -> str:
 
 
 def problem_text(record: Record) -> str:
-    """The reduction and its size, with unusual ways of measuring."""
+    """A record's operator, types and size, and how it was measured if not as by default."""
     return f"{reduction_text(record)} {shape_text(record)}"
 
 
@@ -302,7 +302,7 @@ def reduction_text(record: Record) -> str:
 
 
 def shape_text(record: Record) -> str:
-    """Size, with unusual ways of measuring."""
+    """A record's size, and how it was measured if not as by default."""
     rows = f" x {short_size(record.rows)} rows" if record.rows != 1 else ""
     usual = {"timing": "cold", "region": "total", "pattern": "random"}
     ways = [value for key, word in usual.items() if (value := getattr(record, key)) != word]

@@ -4,10 +4,9 @@ A sample is the median of a round, not a launch: launches within a round are not
 test over launches reports a quarter to a half of identical code as changed. Times are compared by
 their logarithms, because noise is relative and a change is a ratio.
 
-Two kinds of interval (`python -m tests.compare.rates` compares them): Student's t on means, which
-is better where rounds fall into two states of a clock; and rank tests, used where one round is an
-outlier that would widen the former beyond use. The rank estimate is that of Hodges and Lehmann
-(Annals of Mathematical Statistics 34, 1963) with the exact interval of Wilcoxon's tests.
+The interval is Student's t on means (Welch for independent rounds). Where a round is an outlier, it
+is that of trimmed means (Yuen, Biometrika 61, 1974), which are worse where rounds fall into two
+states of a clock. `python -m tests.compare.rates` compares both.
 
 Rounds that resemble their predecessors say less than independent ones: `autocorrelation` estimates
 by how much over all series of a run, and `widened` widens the intervals.
@@ -19,7 +18,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from math import exp, expm1, log, log1p, sqrt
 
 import numpy as np
@@ -45,6 +43,8 @@ _FAR = 300.0
 
 Rounds = Sequence[float]
 _Array = np.ndarray
+#: Shifts, and the low and high ends of their intervals, by rows.
+Estimate = tuple[_Array, _Array, _Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +87,22 @@ def changes(pairs: Sequence[tuple[Rounds, Rounds]], *, paired: bool = False) -> 
 
 
 def _shifts(old: _Array, new: _Array, paired: bool) -> Estimate:
-    """Shifts of logarithms with intervals, by rows: by ranks where a round is an outlier."""
-    low, high = _by_means(old, new, paired)
-    shifts = new.mean(axis=1) - old.mean(axis=1), low, high
+    """Shifts of logarithms with intervals, by rows; of trimmed means if a round is an outlier."""
     sides = (new - old,) if paired else (old, new)
-    odd = [find_outliers(side).sum(axis=1) for side in sides]
-    few = [
-        count <= max(1, side.shape[1] // _ONE_IN) for side, count in zip(sides, odd, strict=True)
-    ]
-    ranked = np.any(odd, axis=0) & np.all(few, axis=0)
-    if ranked.any():
-        by_ranks = (
-            paired_shift_by_ranks((new - old)[ranked], CONFIDENCE) if paired
-            else shift_by_ranks(old[ranked], new[ranked], CONFIDENCE)
-        )  # fmt: skip
-        for values, better in zip(shifts, by_ranks, strict=True):
-            values[ranked] = better
+    outliers = [find_outliers(side).sum(axis=1) for side in sides]
+    few = [count <= _trim(side.shape[1]) for side, count in zip(sides, outliers, strict=True)]
+    trimmed = np.any(outliers, axis=0) & np.all(few, axis=0)
+    shifts = shift_of_means(sides)
+    if trimmed.any():
+        better = shift_of_means([side[trimmed] for side in sides], trimmed=True)
+        for values, replacement in zip(shifts, better, strict=True):
+            values[trimmed] = replacement
     return shifts
+
+
+def _trim(count: int) -> int:
+    """The number of values that a trimmed mean of `count` values omits at each end."""
+    return max(1, count // _ONE_IN)
 
 
 def find_outliers(logs: _Array) -> _Array:
@@ -113,29 +112,36 @@ def find_outliers(logs: _Array) -> _Array:
     return np.asarray(off > np.maximum(_APART * usual, _APART_BY))
 
 
-def _by_means(old: _Array, new: _Array, paired: bool) -> tuple[_Array, _Array]:
-    """Student's interval for the mean difference of pairs, else Welch's for the difference of
-    means."""
+def shift_of_means(sides: Sequence[_Array], *, trimmed: bool = False) -> Estimate:
+    """Differences with Student's interval, by rows: the mean of one side of differences, or that
+    of the second less that of the first, with Welch's degrees of freedom."""
+    means, errors, freedoms = zip(*(_mean(side, trimmed) for side in sides), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # rounds without spread give NaN
-        if paired:
-            errors = _squared_error(new - old)
-            freedom = np.full(len(old), old.shape[1] - 1.0)
+        if len(sides) == 1:
+            shift, error, freedom = means[0], errors[0], np.full(len(means[0]), freedoms[0])
         else:
-            parts = [_squared_error(logs) for logs in (new, old)]
-            errors = parts[0] + parts[1]
-            freedom = errors**2 / sum(
-                part**2 / (logs.shape[1] - 1) for part, logs in zip(parts, (new, old), strict=True)
-            )
-        quantiles = [student_quantile((1 - CONFIDENCE) / 2, float(value)) for value in freedom]
-        half = np.sqrt(errors) * quantiles
-        apart = new.mean(axis=1) - old.mean(axis=1)
-    return apart - half, apart + half
+            shift, error = means[1] - means[0], errors[0] + errors[1]
+            parts = zip(errors, freedoms, strict=True)
+            freedom = error**2 / sum(part**2 / own for part, own in parts)
+        half = np.sqrt(error) * [
+            student_quantile((1 - CONFIDENCE) / 2, float(value)) for value in freedom
+        ]
+    return shift, shift - half, shift + half
 
 
-def _squared_error(logs: _Array) -> _Array:
-    """Squared standard error of the mean of each row."""
-    return np.asarray(logs.var(axis=1, ddof=1) / logs.shape[1])
+def _mean(logs: _Array, trimmed: bool) -> tuple[_Array, _Array, int]:
+    """The mean of each row, its squared standard error, and the degrees of freedom. The error of a
+    trimmed mean comes from the variance of the winsorized values (Yuen)."""
+    count = logs.shape[1]
+    if not trimmed:
+        return logs.mean(axis=1), logs.var(axis=1, ddof=1) / count, count - 1
+    trim, ordered = _trim(count), np.sort(logs, axis=1)
+    kept = ordered[:, trim : count - trim]
+    winsorized = np.clip(ordered, kept[:, :1], kept[:, -1:])
+    left = kept.shape[1]
+    error = winsorized.var(axis=1, ddof=1) * (count - 1) / (left * (left - 1))
+    return kept.mean(axis=1), error, left - 1
 
 
 #: The largest lag-1 autocorrelation that is estimated, and the least with which a series alone does
@@ -249,59 +255,3 @@ def detectable_slowdown(half_width: float, threshold: float) -> float:
     half width: the estimate must exceed the threshold and the interval exclude no change."""
     half = log1p(half_width)
     return expm1(max(log1p(threshold), half) + _ONE_SIDED * half / HALF_WIDTH)
-
-
-Estimate = tuple[_Array, _Array, _Array]
-
-
-def shift_by_ranks(old: _Array, new: _Array, confidence: float) -> Estimate:
-    """Shift from `old` to `new` with its interval, samples by rows: the median of all pairwise
-    differences (Hodges, Lehmann)."""
-    apart = new[:, :, np.newaxis] - old[:, np.newaxis, :]
-    counts = _rank_sums(old.shape[1], new.shape[1])
-    return _median_and_interval(apart.reshape(len(apart), -1), counts, confidence)
-
-
-def paired_shift_by_ranks(differences: _Array, confidence: float) -> Estimate:
-    """Location of samples of differences with its interval, by rows: the median of all pairwise
-    means (Hodges, Lehmann)."""
-    count = differences.shape[1]
-    first, second = np.triu_indices(count)
-    means = (differences[:, first] + differences[:, second]) / 2
-    return _median_and_interval(means, _signed_ranks(count), confidence)
-
-
-def _median_and_interval(values: _Array, counts: list[int], confidence: float) -> Estimate:
-    """Medians by rows, with the ordered values that bound the interval, from the distribution
-    `counts` of the test statistic; infinite if even the outermost are not confident enough."""
-    most = (1 - confidence) / 2 * sum(counts)
-    rank = sum(tail <= most for tail in accumulate(counts))
-    ordered = np.sort(values, axis=1)
-    middle = np.median(ordered, axis=1)
-    if rank < 1:
-        return middle, np.full(len(values), -np.inf), np.full(len(values), np.inf)
-    return middle, ordered[:, rank - 1], ordered[:, -rank]
-
-
-@cache
-def _rank_sums(size: int, other: int) -> list[int]:
-    """Distribution of the Mann-Whitney U statistic as counts (a Gaussian binomial)."""
-    last = size * other
-    counts = [1] + [0] * last
-    for k in range(1, size + 1):
-        for u in range(last, other + k - 1, -1):
-            counts[u] -= counts[u - other - k]
-        for u in range(k, last + 1):
-            counts[u] += counts[u - k]
-    return counts
-
-
-@cache
-def _signed_ranks(count: int) -> list[int]:
-    """Distribution of the Wilcoxon signed-rank statistic as counts."""
-    last = count * (count + 1) // 2
-    counts = [1] + [0] * last
-    for rank in range(1, count + 1):
-        for total in range(last, rank - 1, -1):
-            counts[total] += counts[total - rank]
-    return counts

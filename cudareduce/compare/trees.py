@@ -61,7 +61,7 @@ def head_choices(request: CheckRequest, names: Sequence[str], registry: Registry
 
 
 def external_files(request: CheckRequest) -> ExternalFiles | None:
-    """Makes kernels of external kernel files; None for --compile, which needs front matter."""
+    """The loader of external kernel files; None for --compile, which needs front matter."""
     if request.compiling:
         return None
     shapes = tuple((n, request.rows or 1) for n in request.n or ())

@@ -50,7 +50,8 @@ class Change:
 
 
 def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
-    """The differences between two units."""
+    """The differences between a unit compiled from two trees: launch shape, resources, resident
+    warps and instruction counts."""
     reshaped = (old.block, old.items) != (new.block, new.items)
     for name in ("block", "items"):
         yield from _changed(name, getattr(old, name), getattr(new, name), "neutral")
@@ -114,7 +115,7 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
 
 
 def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> Weight:
-    """The meaning of a changed instruction count."""
+    """Whether a changed number of instructions of one kind makes the kernel worse."""
     match kind:
         case "all":
             return "worse" if now >= was * _TWICE * more else "neutral"
@@ -180,7 +181,8 @@ def _growth_changes(name: str, was: float, now: float, limit: float) -> Iterator
 
 
 def _decrease_changes(name: str, was: int, now: int) -> Change:
-    """Decreases of operations that the kernel may need; `verify` must decide."""
+    """A smaller number of operations that the result may depend on, such as barriers. Only `verify`
+    shows whether the kernel is still right."""
     text = f"{name.replace('_', ' ')} fell from {was} to {now}: run verify"
     return Change(name, text, "verify")
 
@@ -295,8 +297,8 @@ def verdict_of(changes: Iterable[Change]) -> str:
 
 
 def _pair_renamed(rows: Sequence[UnitRow], gone: Sequence[Unit]) -> list[UnitRow]:
-    """The rows and those of units that are gone. A new unit with the code of one that is gone is
-    RENAMED."""
+    """Add a GONE row for each unit that only the baseline has. A NEW unit with the machine code of
+    one of them is RENAMED instead."""
     by_code = {unit.code_key: unit for unit in gone if unit.code}
     paired: list[UnitRow] = []
     renamed: set[Key] = set()

@@ -1,7 +1,7 @@
 """How often verdicts are wrong: `python -m tests.compare.rates [--comparisons N]`.
 
 Rounds are simulated, pairs of runs in each of several ways in which machines misbehave, and judged
-by means alone (Welch), by ranks alone (Hodges and Lehmann), and by the rule that `compare` has
+by means alone (Welch), by trimmed means alone (Yuen), and by the rule that `compare` has
 between them, before a second measurement. Another table has what that leaves of identical code that
 is called slower: made in the same process, in a fresh one, and in a fresh one beside the base.
 `--runs` compares whole runs of twelve kernels of two sizes with the functions of `compare` and
@@ -23,7 +23,7 @@ from tabulate import tabulate
 from cudareduce.compare import statistics
 from cudareduce.compare.check import confirm_rows
 from cudareduce.compare.request import Thresholds
-from cudareduce.compare.statistics import CONFIDENCE, shift_by_ranks
+from cudareduce.compare.statistics import shift_of_means
 from cudareduce.compare.verdicts import Rules, compare, require_evidence
 from cudareduce.results.record import Record
 from tests.simulate import record
@@ -86,14 +86,9 @@ SCENARIOS: Mapping[str, Make] = {
 Judge = Callable[[Rounds, Rounds], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-def _by_means(old: Rounds, new: Rounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    low, high = statistics._by_means(old, new, False)
-    return new.mean(axis=1) - old.mean(axis=1), low, high
-
-
 WAYS: Mapping[str, Judge] = {
-    "means": _by_means,
-    "ranks": lambda old, new: shift_by_ranks(old, new, CONFIDENCE),
+    "means": lambda old, new: shift_of_means([old, new]),
+    "trimmed": lambda old, new: shift_of_means([old, new], trimmed=True),
     "rule": lambda old, new: statistics._shifts(old, new, False),
 }
 

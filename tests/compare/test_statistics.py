@@ -16,8 +16,7 @@ from cudareduce.compare.statistics import (
     autocorrelation,
     changes,
     detectable_slowdown,
-    paired_shift_by_ranks,
-    shift_by_ranks,
+    shift_of_means,
 )
 from cudareduce.compare.verdicts import Rules, compare
 from cudareduce.machine import EVENT_TICK_US
@@ -150,47 +149,30 @@ def test_the_smallest_detectable_slowdown_is_detected(drift: float) -> None:
     assert found["SLOWER"] >= 0.93 * 400
 
 
-@pytest.mark.parametrize(("size", "other"), [(6, 6), (9, 9), (9, 18), (7, 30)])
-def test_an_interval_ends_where_the_rank_test_would_reject(size: int, other: int) -> None:
+@pytest.mark.parametrize(("size", "other"), [(8, 8), (9, 9), (9, 18), (7, 30)])
+def test_the_interval_of_trimmed_means_is_scipys(size: int, other: int) -> None:
     from scipy import stats  # here: it takes long to load
 
     rng = np.random.default_rng(size * other)
     old, new = rng.normal(0, 1, (1, size)), rng.normal(0.5, 1, (1, other))
-    middle, low, high = shift_by_ranks(old, new, 0.98)
-    assert middle[0] == np.median(new[0][:, np.newaxis] - old[0])
-    for end, inwards in ((low[0], 1e-9), (high[0], -1e-9)):
-        inside, outside = (
-            stats.mannwhitneyu(new[0] - end - step, old[0], method="exact").pvalue
-            for step in (inwards, -inwards)
-        )
-        assert outside <= 0.02 < inside
+    if size == other:
+        _, low, high = shift_of_means([old, new], trimmed=True)
+        found = stats.ttest_ind(new[0], old[0], equal_var=False, trim=1 / size)
+        expected = found.confidence_interval(0.98)
+        assert (low[0], high[0]) == pytest.approx((expected.low, expected.high))
+    middle, _, _ = shift_of_means([old, new], trimmed=True)
+    means = [
+        np.sort(side[0])[cut:-cut].mean() for side, cut in ((new, max(1, other // 8)), (old, 1))
+    ]
+    assert middle[0] == pytest.approx(means[0] - means[1])
 
 
-@pytest.mark.parametrize("count", [8, 9, 20])
-def test_an_interval_of_pairs_ends_where_the_signed_rank_test_would_reject(count: int) -> None:
-    from scipy import stats
-
-    rng = np.random.default_rng(count)
-    differences = rng.normal(0.3, 1, (1, count))
-    _, low, high = paired_shift_by_ranks(differences, 0.98)
-    for end, inwards in ((low[0], 1e-9), (high[0], -1e-9)):
-        inside, outside = (
-            stats.wilcoxon(differences[0] - end - step, method="exact").pvalue
-            for step in (inwards, -inwards)
-        )
-        assert outside <= 0.02 < inside
-
-
-def test_too_few_pairs_have_no_interval() -> None:
-    _, low, high = paired_shift_by_ranks(np.zeros((1, 6)), 0.98)
-    assert (low[0], high[0]) == (-np.inf, np.inf)
-
-
-def test_intervals_have_their_stated_coverage() -> None:
+def test_intervals_of_trimmed_means_have_their_stated_coverage() -> None:
     rng = np.random.default_rng(1)
     old, new = rng.standard_t(2, (4000, 9)), rng.standard_t(2, (4000, 9))
-    _, low, high = shift_by_ranks(old, new, 0.98)
-    assert 0.98 <= ((low <= 0) & (high >= 0)).mean() < 0.99
+    for sides in ([old, new], [new - old]):
+        _, low, high = shift_of_means(sides, trimmed=True)
+        assert 0.98 <= ((low <= 0) & (high >= 0)).mean() < 0.995
 
 
 @pytest.mark.parametrize("paired", [False, True])
