@@ -24,10 +24,12 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Value:
     """The bytes of a kernel argument or of data copied to the device. `pointers` gives the offsets
-    at which it contains device addresses."""
+    at which it contains device addresses. `functions` gives those of pointers to device functions,
+    with the address in a variable whose initial value contains the same pointer."""
 
     data: bytes
     pointers: tuple[tuple[int, Address], ...] = ()
+    functions: tuple[tuple[int, Address], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

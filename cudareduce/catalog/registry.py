@@ -190,7 +190,7 @@ def full_name(name: str, kernels: Collection[str]) -> str:
     return matches[0] if matches else name
 
 
-def asked_for(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
+def is_requested(kernel: str, names: Sequence[str], choices: Iterable[Choice]) -> bool:
     """True if the names on the command line include this kernel of a baseline, which may have been
     deleted since."""
     if (

@@ -11,7 +11,7 @@ from typing import Any
 
 from cudareduce.backends.selection import choose_backend, default_cache, why_unusable
 from cudareduce.catalog.kernel import Kernel
-from cudareduce.catalog.registry import Choice, Registry, asked_for, load_registry
+from cudareduce.catalog.registry import Choice, Registry, is_requested, load_registry
 from cudareduce.compare.check import check_trees
 from cudareduce.compare.machine_code import Disassembler, find_disassembler
 from cudareduce.compare.nvcc import (
@@ -87,7 +87,7 @@ def check_compiled(request: CheckRequest) -> int:
     tools = find_tools(stored.nvcc if stored else None)
     architectures = request.arch or (stored.architectures if stored else ARCHITECTURES)
     if request.update_baseline and stored is not None:
-        dropped = [u for u in stored.units if not asked_for(u.kernel, request.kernels, choices)]
+        dropped = [u for u in stored.units if not is_requested(u.kernel, request.kernels, choices)]
         if dropped:
             raise UsageError(
                 f"--update-baseline would drop {dropped[0].kernel}: name no kernels, or all of the "
@@ -105,7 +105,7 @@ def check_compiled(request: CheckRequest) -> int:
     if stored:
         units = [
             unit for unit in stored.units
-            if unit.arch in architectures and asked_for(unit.kernel, request.kernels, choices)
+            if unit.arch in architectures and is_requested(unit.kernel, request.kernels, choices)
         ]  # fmt: skip
         old = Side(units=units, traffic=stored.traffic)
 
@@ -170,7 +170,7 @@ def _compile_trees(
     quiet, architectures = request.quiet, request.arch or ARCHITECTURES
     new = list(dict.fromkeys(choice.kernel for choice in trees.choices))
     ids = {kernel.id for kernel in new}
-    old = [k for k in trees.base.values() if k.id in ids or asked_for(k.id, request.kernels, ())]
+    old = [k for k in trees.base.values() if k.id in ids or is_requested(k.id, request.kernels, ())]
     todo = [jobs(side, architectures, sample_of(architectures)) for side in (old, new)]
     left = list(omitted(new, architectures))
     if not any(todo):

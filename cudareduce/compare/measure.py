@@ -25,7 +25,7 @@ from cudareduce.bench.stream.source import Streaming, streaming
 from cudareduce.budget import Deadline
 from cudareduce.catalog.front_matter import SOURCES
 from cudareduce.catalog.kernel import Kernel
-from cudareduce.catalog.registry import Choice, Registry, asked_for
+from cudareduce.catalog.registry import Choice, Registry, is_requested
 from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
 from cudareduce.compare.trees import external_files, stored_tree
 from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
@@ -237,7 +237,7 @@ def select(
     choices = _choices(replace(stored, records=alone), request, registry)
 
     def selected(record: Record) -> bool:
-        return record.way == "copy" or asked_for(record.kernel, request.kernels, choices)
+        return record.way == "copy" or is_requested(record.kernel, request.kernels, choices)
 
     old = tuple(filter(selected, alone))
     batches = _batches(replace(stored, records=old or alone), choices, request)
@@ -365,7 +365,7 @@ def base_batch(
     known = {choice.kernel.id for choice in choices}
     only_base = [
         Choice(kernel, name=BASE) for kernel in base.values()
-        if kernel.id not in known and asked_for(kernel.id, request.kernels, ())
+        if kernel.id not in known and is_requested(kernel.id, request.kernels, ())
     ]  # fmt: skip
     heads = [replace(choice, suite=None, name=None) for choice in choices]
     return _with_base(head_batch([*heads, *only_base], request), base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -17,7 +17,7 @@ from cudareduce.catalog.kernel import Kernel
 from cudareduce.catalog.program import Program, Run
 from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.identify import Identification, Identity
-from cudareduce.external.options import NOTHING_REQUESTED, Requested
+from cudareduce.external.options import Requested
 from cudareduce.external.program import (
     INITIAL,
     device_text,
@@ -90,7 +90,7 @@ def adopt(
         for k, sized in enumerate(programs):
             trials.deadline = next_deadline(deadline, len(programs) - k)
             try:
-                found = _adopted(sized, trials, cache, requested, nearest=nearest)
+                found = _Search(sized, trials, requested).kernel(cache, nearest=nearest)
             except Undecided:
                 refused.append(Undecided(f"{_name(sized.shown)} {_TOO_SLOW}"))
             except UsageError as error:
@@ -112,8 +112,8 @@ def _has_room(own: Recording) -> Callable[[Recording], bool]:
         launches = [step for step in recording.steps if isinstance(step, Launch) and step.shared]
         return min((one.shared / prod(one.block) for one in launches), default=_WORD)
 
-    asked = own.entry.partition(" ")[0] == "main" and least(own) >= _WORD
-    return lambda recording: not asked or least(recording) >= _WORD
+    needed = own.is_main and least(own) >= _WORD
+    return lambda recording: not needed or least(recording) >= _WORD
 
 
 def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
@@ -143,110 +143,236 @@ def _name(segment: Segment) -> str:
     return ", ".join(segment.kernels)
 
 
-def _adopted(
-    sized: _Sized, trials: Trials, cache: Path | None, requested: Requested, *, nearest: bool
-) -> Kernel | CudareduceError:
-    """The kernel of one program; else why it is left out."""
-    reference = min(sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
-    if any(_FUNCTION in cpp for one in reference.launches for _, cpp in one.parameters):
-        why = "gets a device function as an argument, which cannot be replayed"
-        return UsageError(f"{_name(sized.shown)} {why}")
-    texts: dict[int, str] = {}
-    tried: list[tuple[_Attempt, str]] = []
-    best: tuple[_Attempt, Identity, str] | None = None
-    source: tuple[int, int | None] | None = None  # the inputs of the best
-    for roles in _likely_roles(sized, reference, trials, texts):
-        if source not in (None, (roles.input, roles.other)):
-            continue  # only another parameter may hold the result of these partial results
-        unknown = has_caller(reference, roles) and roles.result != roles.input
-        hung = any("no end" in fault for one, _ in tried for fault in one.identification.faults)
-        initials = [initial for initial in INITIAL if initial or not hung] if unknown else [""]
-        for initial in initials:
-            if trials.deadline.passed:
-                break
-            attempt = _attempt(sized, roles, initial, trials, texts, requested)
-            if attempt is None:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Assigns roles to the buffers of one program until its results fit a reduction. `texts` keeps
+    device code by the segment that it is of."""
+
+    sized: _Sized
+    trials: Trials
+    requested: Requested
+    texts: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> Segment:
+        """The program at a size near 1000, whose roles are those of all sizes."""
+        return min(self.sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
+
+    def kernel(self, cache: Path | None, *, nearest: bool) -> Kernel | CudareduceError:
+        """The kernel of the program; else why it is left out.
+
+        A program of which no results fit a reduction is left out. With `nearest` it is a wrong
+        kernel instead, for the first of these reasons: it is right only if its result was 0 before,
+        it has a fault whatever it computes, its results are near those of an operator.
+        """
+        if any(map(_takes_unknown_function, self.reference.launches)):
+            why = "gets a device function that no variable holds, so it cannot be replayed"
+            return UsageError(f"{_name(self.sized.shown)} {why}")
+        tried: list[_Attempt] = []
+        best = self._best(tried)
+        if best is not None:
+            attempt, identity = best
+            return attempt.kernel(identity, self._second_call(attempt, identity))
+        if nearest and tried:
+            kernel = next(filter(None, map(self._if_set, tried)), None)
+            if kernel is not None:
+                return kernel
+            fault = self._fault(tried[0], cache)
+            for attempt in tried:
+                found = attempt.identification
+                near = found.requested() or found.nearest()
+                if near is not None:
+                    return attempt.kernel(near, fault)
+            if fault:
+                return tried[0].kernel(tried[0].identification.supposed(), fault)
+        return self._refusal(tried)
+
+    def _best(self, tried: list[_Attempt]) -> tuple[_Attempt, Identity] | None:
+        """The attempt whose results fit a reduction best, None if none fit; `tried` gets all."""
+        best: tuple[_Attempt, Identity] | None = None
+        reference = self.reference
+        for roles in self._likely_roles():
+            # Only another parameter may hold the result of partial results that were found.
+            if best is not None and best[0].roles.inputs != roles.inputs:
                 continue
-            try:
-                identity = attempt.identification.identify(attempt.integers)
-            except Undecided:
-                if best is None:
-                    raise
+            unknown = has_caller(reference, roles) and roles.result != roles.input
+            hung = any("no end" in fault for one in tried for fault in one.identification.faults)
+            initials = [initial for initial in INITIAL if initial or not hung] if unknown else [""]
+            for initial in initials:
+                if self.trials.deadline.passed:
+                    break
+                attempt = self._attempt(roles, initial)
+                if attempt is None:
+                    continue
+                try:
+                    identity = attempt.identification.identify(attempt.integers)
+                except Undecided:
+                    if best is None:
+                        raise
+                    break
+                if identity is not None and (best is None or _rank(identity) > _rank(best[1])):
+                    best = attempt, identity
+                tried.append(attempt)
+                # A counter that its caller clears may turn partial results into one.
+                counted = initial == "" and has_scratch(reference, roles)
+                if best is not None and _rank(best[1]) == (1, True):
+                    break
+                if identity is not None and identity.fit == 1 and not counted:
+                    break
+            # Another buffer that an unknown caller gives may hold the finished result.
+            others = has_scratch(reference, roles) and not reference.reads
+            if best is not None and (_rank(best[1]) == (1, True) or not others):
                 break
-            if identity is not None and (best is None or _rank(identity) > _rank(best[1])):
-                best, source = (attempt, identity, initial), (roles.input, roles.other)
-            tried.append((attempt, initial))
-            # A counter that its caller clears may turn partial results into one.
-            counted = initial == "" and has_scratch(reference, roles)
-            if best is not None and _rank(best[1]) == (1, True):
-                break
-            if identity is not None and identity.fit == 1 and not counted:
-                break
-        # Another buffer that an unknown caller gives may hold the finished result.
-        others = has_scratch(reference, roles) and not reference.reads
-        if best is not None and (_rank(best[1]) == (1, True) or not others):
-            break
-    if best is not None:
-        attempt, identity, initial = best
-        return attempt.kernel(identity, initial, _second_call(attempt, identity, initial, trials))
-    for attempt, initial in tried if nearest else ():
-        if not initial and (kernel := _if_set(sized, attempt, trials, texts, requested)):
-            return kernel
-    whole = not reference.recording.ended or reference.reads
-    fault = ""
-    for attempt, _ in tried[:1] if nearest and whole else ():
-        fault = _fault(attempt, reference.recording, cache, trials.deadline)
-    for attempt, initial in tried if nearest else ():
-        identity = attempt.identification.requested() or attempt.identification.nearest()
-        if identity is not None:
-            return attempt.kernel(identity, initial, fault)
-    for attempt, initial in tried[:1] if fault else ():
-        return attempt.kernel(attempt.identification.supposed(), initial, fault)
-    if trials.deadline.passed:
-        return Undecided(f"{_name(sized.shown)} {_TOO_SLOW}")
-    if not tried:
-        types = sorted({p.element for p, _ in reference.pointers()} - {""})
-        memory = f"reads and writes {', '.join(types)}" if types else "gets no pointer"
-        return UsageError(f"{_name(sized.shown)} {memory}, so its input is not known")
-    faults = [fault for attempt, _ in tried for fault in attempt.identification.faults]
-    if faults and all(attempt.identification.faults for attempt, _ in tried):
-        return UsageError(f"{_name(sized.shown)} cannot be run: {faults[0]}")
-    return UsageError(
-        f"{_name(sized.shown)} is not recognised as a reduction: its results are those of no "
-        "operator that is known (--op, --map or --op-expr name one)"
+        return best
+
+    def _refusal(self, tried: Sequence[_Attempt]) -> CudareduceError:
+        name = _name(self.sized.shown)
+        if self.trials.deadline.passed:
+            return Undecided(f"{name} {_TOO_SLOW}")
+        if not tried:
+            types = sorted({p.element for p, _ in self.reference.pointers()} - {""})
+            memory = f"reads and writes {', '.join(types)}" if types else "gets no pointer"
+            return UsageError(f"{name} {memory}, so its input is not known")
+        faults = [one.identification.faults[:1] for one in tried]
+        if all(faults):
+            return UsageError(f"{name} cannot be run: {faults[0][0]}")
+        return UsageError(
+            f"{name} is not recognised as a reduction: its results are those of no "
+            "operator that is known (--op, --map or --op-expr name one)"
+        )
+
+    def _second_call(self, attempt: _Attempt, identity: Identity) -> str:
+        """Why a program is wrong when it is called again on the same buffers, "" if it is not: its
+        first call may set memory that later ones take as it is. Only tried where calls differ."""
+        run = next(iter(attempt.identification.chosen()), None)
+        if run is None or identity.changes_input or attempt.initial not in ("", "0"):
+            return ""
+        segment = attempt.segments[run]
+        again = segment.recording.again or segment.repeated
+        if not again or _renumbered(again) == _renumbered(segment.recording.steps):
+            return ""
+        roles = next(r for r in possible_roles(segment) if _alike(r, attempt.roles))
+        stores, count = DTYPES[roles.stores], identity.layout == "one" or attempt.counts.get(run, 1)
+        nbytes = int(count) * stores.size
+        steps = [*segment.steps]
+        if segment.buffer(roles.result).parameter is not None:  # the caller sets it, too
+            steps.append(Fill(roles.result, roles.at, nbytes, 0 if attempt.initial else 0xFF))
+        twice = replace(segment, steps=(*steps, *again))
+        text = attempt.program.texts[run.source]
+        shape = twice, roles, run.n, run.rows
+        program = program_of([shape], [text], [0], "", attempt.initial)
+        once = attempt.identification.results(attempt.program, run, nbytes)
+        both = attempt.identification.results(program, program.runs[0], nbytes, run)
+        if once is None or both is None or np.allclose(once, both, rtol=1e-2, equal_nan=True):
+            return ""
+        return (
+            f"its second call at n = {run.n} gives {both[0]:.9g}, its first {once[0]:.9g}: "
+            "it depends on memory that the first call has left"
+        )
+
+    def _if_set(self, attempt: _Attempt) -> Kernel | None:
+        """The kernel of a main() that is right only if its result was 0 before, which nothing in
+        the file sets; None if that is not the case."""
+        deadline = self.trials.deadline
+        if attempt.initial or not self.sized.shown.recording.is_main or deadline.passed:
+            return None
+        cleared = self._attempt(attempt.roles, "0")
+        identity = cleared.identification.identify(cleared.integers) if cleared else None
+        if identity is None or identity.fit < 1:
+            return None
+        wrong = f"nothing sets its result before: it is the {identity.words} only if that was 0"
+        return attempt.kernel(identity, wrong)
+
+    def _fault(self, attempt: _Attempt, cache: Path | None) -> str:
+        """Why a program is wrong whatever it computes: a small run has a data race or reads shared
+        memory that no thread has set, or leaves its memory whatever the elements are; "" if it is
+        not."""
+        recording = self.reference.recording
+        if recording.ended and not self.reference.reads:
+            return ""  # the recording may lack what is needed
+        identification, own_data = attempt.identification, attempt.own_data()
+        ours = recording.entry.count("=")  # arguments of a host function that may be wrong
+        if ours <= 1 and (fault := identification.fault_of_all(own=not ours, data=own_data)):
+            return fault
+        with Trials(recording.path, cache, self.trials.deadline, watched=True) as trials:
+            fault = identification.fault_in(trials)
+            if is_synchronisation_fault(fault):
+                return fault
+            fault = identification.fault_in(trials, zeros=True)
+            if not ours and own_data is not None:  # an index may depend on the elements
+                fault = identification.fault_in(trials, data=own_data)
+            return fault if ours <= 1 and is_outside_shared(fault) else ""
+
+    def _likely_roles(self) -> Sequence[Roles]:
+        """Assignments of roles to try: of those that the recording allows first the ones in which
+        the result is what a run writes, and none whose second input it writes."""
+        reference = self.reference
+        found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
+        if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
+            return found
+        attempt = self._attempt(replace(found[0], other=None, other_bytes=0), "")
+        untouched = attempt.identification.untouched() if attempt is not None else set()
+        if not untouched:
+            return found[:_MOST_ROLES]
+        kept = {int(name[1:]) for name in untouched if name[1:].isdigit()}
+        kept |= {found[0].input} if "in" in untouched else set()
+        left = [
+            replace(roles, unwritten=frozenset(kept - {roles.result}))
+            for roles in found if roles.other is None or roles.other in kept
+        ]  # fmt: skip
+        return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
+
+    def _attempt(self, roles: Roles, initial: str) -> _Attempt | None:
+        """The program if these are its roles; None if no recording allows them."""
+        width, texts = DTYPES[roles.dtype].size, self.texts
+        found: list[tuple[Segment, Roles, int, int]] = []
+        for segment in self.sized.segments:
+            same = next((r for r in possible_roles(segment) if _alike(r, roles)), None)
+            if same is not None and same.nbytes % width == 0:
+                same = replace(same, unwritten=roles.unwritten)
+                found.append((segment, same, same.nbytes // width, 1))
+        if not found:
+            return None
+        for segment, *_ in found:
+            key = hash((segment.recording.source, segment.kernels))
+            if key not in texts:
+                texts[key] = device_text(segment)
+        if len(set(texts.values())) > len(_COMPILED):
+            counts = [count for *_, count, _ in found]
+            near = {size: min(abs(count - size) for count in counts) for size in _COMPILED}
+            found = [  # and sizes that were requested
+                f for f in found
+                if f[2] not in SIZES or any(abs(f[2] - size) == near[size] for size in near)
+            ]  # fmt: skip
+        own = [texts[hash((f[0].recording.source, f[0].kernels))] for f in found]
+        distinct = list(dict.fromkeys(own))
+        program = program_of(
+            found, distinct, list(map(distinct.index, own)), _summary(self.sized.shown, roles),
+            initial,
+        )  # fmt: skip
+        by_run = dict(zip(program.runs, found, strict=True))
+        sizes = {
+            run: (n, None if same.other is None else same.other_bytes // width)
+            for run, (_, same, n, _) in by_run.items()
+        }
+        values = set.intersection(*(set(segment.scalars()) for segment, *_ in found))
+        compared = [v for v in sorted(values) if abs(v) <= _COMPARED][:2] if len(found) > 1 else []
+        named = self.requested.of(DTYPES[roles.dtype])
+        identification = Identification(self.trials, program, roles.dtype, sizes, compared, named)
+        segments_of = {run: segment for run, (segment, *_) in by_run.items()}
+        return _Attempt(self.sized.shown, roles, initial, program, segments_of, identification)
+
+
+def _takes_unknown_function(launch: Launch) -> bool:
+    return any(
+        isinstance(argument, Scalar) and _FUNCTION in argument.type and not argument.functions
+        for argument in launch.arguments
     )
 
 
 def _rank(identity: Identity) -> tuple[float, bool]:
     """How well a program fits; a finished result is better than partial results."""
     return identity.fit, identity.layout != "partials"
-
-
-def _second_call(attempt: _Attempt, identity: Identity, initial: str, trials: Trials) -> str:
-    """Why a host function is wrong when it is called again on the same buffers, "" if it is not: it
-    may set memory in its first call only. Only tried where its calls differ."""
-    run = next(iter(attempt.identification.chosen()), None)
-    if run is None or identity.changes_input or initial not in ("", "0"):
-        return ""
-    segment = attempt.segments[run]
-    recording = segment.recording
-    if not recording.again or _renumbered(recording.again) == _renumbered(recording.steps):
-        return ""
-    roles = next(r for r in possible_roles(segment) if _alike(r, attempt.roles))
-    stores, count = DTYPES[roles.stores], identity.layout == "one" or attempt.counts.get(run, 1)
-    nbytes = int(count) * stores.size
-    cleared = Fill(roles.result, roles.at, nbytes, 0 if initial else 0xFF)
-    twice = replace(segment, steps=(*segment.steps, cleared, *recording.again))
-    text = attempt.program.texts[run.source]
-    program = program_of([(twice, roles, run.n, run.rows)], [text], [0], "", initial)
-    once = attempt.identification.results(attempt.program, run, nbytes)
-    both = attempt.identification.results(program, program.runs[0], nbytes, run)
-    if once is None or both is None or np.allclose(once, both, rtol=1e-2, equal_nan=True):
-        return ""
-    return (
-        f"its second call at n = {run.n} gives {both[0]:.9g}, its first {once[0]:.9g}: "
-        "it depends on memory that the first call has left"
-    )
 
 
 def _renumbered(steps: Sequence[Step]) -> list[Step]:
@@ -267,67 +393,13 @@ def _renumbered(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
-def _if_set(
-    sized: _Sized, attempt: _Attempt, trials: Trials, texts: dict[int, str], requested: Requested
-) -> Kernel | None:
-    """The kernel of a main() that is right only if its result was 0 before, which nothing in the
-    file sets; None if that is not the case."""
-    if sized.shown.recording.entry.partition(" ")[0] != "main" or trials.deadline.passed:
-        return None
-    cleared = _attempt(sized, attempt.roles, "0", trials, texts, requested)
-    identity = cleared.identification.identify(cleared.integers) if cleared else None
-    if identity is None or identity.fit < 1:
-        return None
-    wrong = f"nothing sets its result before: it is the {identity.words} only if that was 0"
-    return attempt.kernel(identity, "", wrong)
-
-
-def _fault(attempt: _Attempt, recording: Recording, cache: Path | None, deadline: Deadline) -> str:
-    """Why a program is wrong whatever it computes: a small run has a data race or reads shared
-    memory that no thread has set, or leaves its memory whatever the elements are; "" if it is not.
-    """
-    identification, own_data = attempt.identification, attempt.own_data()
-    ours = recording.entry.count("=")  # arguments of a host function that may be wrong
-    if ours <= 1 and (fault := identification.fault_of_all(own=not ours, data=own_data)):
-        return fault
-    with Trials(recording.path, cache, deadline, watched=True) as trials:
-        fault = identification.fault_in(trials)
-        if is_synchronisation_fault(fault):
-            return fault
-        fault = identification.fault_in(trials, zeros=True)
-        if not ours and own_data is not None:  # an index may depend on the elements
-            fault = identification.fault_in(trials, data=own_data)
-        return fault if ours <= 1 and is_outside_shared(fault) else ""
-
-
-def _likely_roles(
-    sized: _Sized, reference: Segment, trials: Trials, texts: dict[int, str]
-) -> Sequence[Roles]:
-    """Assignments of roles to try: of those that the recording allows first the ones in which the
-    result is what a run writes, and none whose second input it writes."""
-    found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
-    if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
-        return found
-    alone = replace(found[0], other=None, other_bytes=0)
-    attempt = _attempt(sized, alone, "", trials, texts, NOTHING_REQUESTED)
-    untouched = attempt.identification.untouched() if attempt is not None else set()
-    if not untouched:
-        return found[:_MOST_ROLES]
-    kept = {int(name[1:]) for name in untouched if name[1:].isdigit()}
-    kept |= {found[0].input} if "in" in untouched else set()
-    left = [
-        replace(roles, unwritten=frozenset(kept - {roles.result}))
-        for roles in found if roles.other is None or roles.other in kept
-    ]  # fmt: skip
-    return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
-
-
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """A program with one assignment of roles, ready to be identified."""
 
     shown: Segment
     roles: Roles
+    initial: str  # what an unrecorded caller sets results to, a key of INITIAL
     program: Program
     segments: dict[Run, Segment]
     identification: Identification
@@ -355,77 +427,26 @@ class _Attempt:
         """The whole numbers that kernels get in each run."""
         return {run: segment.integers() for run, segment in self.segments.items()}
 
-    def kernel(self, identity: Identity, initial: str, wrong: str = "") -> Kernel:
+    def kernel(self, identity: Identity, wrong: str = "") -> Kernel:
         """The kernel that computes what was identified, or is `wrong` whatever it computes."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
-        if initial:
+        if self.initial:
             width = DTYPES[self.program.result].size
             runs = tuple(limit_initial(run, width) for run in runs)
         fault = next(iter(self.identification.faults), "")
-        entry = self.shown.recording.entry
+        recording = self.shown.recording
         elements = next((r.n for r, s in self.segments.items() if s is self.shown), 0)
         own = next(((r.n, r.rows) for r in runs if r.n * r.rows == elements), None)
-        if entry.partition(" ")[0] != "main" or self.shown.recording.varied:
+        if not recording.is_main or recording.varied:
             own = None  # the size is ours
         program = replace(
             self.program, runs=runs, computes=identity.reduction, fit=identity.fit,
             fault=fault, root=identity.root, wrong=wrong, own=own,
             most=next((r.n for r in runs if r.rows == 1 and self.is_largest(r)), 0),
-            called=self.shown.again or (bool(entry) and entry.partition(" ")[0] != "main"),
+            called=bool(self.shown.repeated) or (bool(recording.entry) and not recording.is_main),
         )  # fmt: skip
-        program = replace(program, summary=_identified(program, identity, initial))
+        program = replace(program, summary=_identified(program, identity, self.initial))
         return _kernel(self.shown, program, identity)
-
-
-def _attempt(
-    sized: _Sized,
-    roles: Roles,
-    initial: str,
-    trials: Trials,
-    texts: dict[int, str],
-    requested: Requested,
-) -> _Attempt | None:
-    """The program if these are its roles; None if no recording allows them. `texts` keeps device
-    code by the segment that it is of."""
-    width = DTYPES[roles.dtype].size
-    found: list[tuple[Segment, Roles, int, int]] = []
-    for segment in sized.segments:
-        same = next((r for r in possible_roles(segment) if _alike(r, roles)), None)
-        if same is not None and same.nbytes % width == 0:
-            same = replace(same, unwritten=roles.unwritten)
-            found.append((segment, same, same.nbytes // width, 1))
-    if not found:
-        return None
-    distinct: list[str] = []
-    text_of: list[int] = []
-    for segment, *_ in found:
-        key = hash((segment.recording.source, segment.kernels))
-        if key not in texts:
-            texts[key] = device_text(segment)
-    if len(set(texts.values())) > len(_COMPILED):
-        counts = [count for *_, count, _ in found]
-        near = {size: min(abs(count - size) for count in counts) for size in _COMPILED}
-        found = [  # and sizes that were requested
-            f for f in found
-            if f[2] not in SIZES or any(abs(f[2] - size) == near[size] for size in near)
-        ]  # fmt: skip
-    for segment, *_ in found:
-        text = texts[hash((segment.recording.source, segment.kernels))]
-        if text not in distinct:
-            distinct.append(text)
-        text_of.append(distinct.index(text))
-    program = program_of(found, distinct, text_of, _summary(sized.shown, roles), initial)
-    by_run = dict(zip(program.runs, found, strict=True))
-    sizes = {
-        run: (n, None if same.other is None else same.other_bytes // width)
-        for run, (_, same, n, _) in by_run.items()
-    }
-    values = set.intersection(*(set(segment.scalars()) for segment, *_ in found))
-    compared = [v for v in sorted(values) if abs(v) <= _COMPARED][:2] if len(found) > 1 else []
-    named = requested.of(DTYPES[roles.dtype])
-    identification = Identification(trials, program, roles.dtype, sizes, compared, named)
-    segments_of = {run: segment for run, (segment, *_) in by_run.items()}
-    return _Attempt(sized.shown, roles, program, segments_of, identification)
 
 
 def _alike(roles: Roles, other: Roles) -> bool:
@@ -446,9 +467,11 @@ def _shaped(
         for run in program.runs:
             yield replace(run, count=1)
         return
-    rule = _counting(identification.counts, segments_of)
+    index = _counting(identification.counts, segments_of)
     for run in program.runs:
-        count = rule(segments_of[run]) if rule else identification.counts.get(run)
+        count = identification.counts.get(run)
+        if index is not None:
+            count = next(iter(_numbers(segments_of[run])[index : index + 1]), None)
         if count is None and run.n <= _COUNTED:
             count = identification.count(run)
         if not count or (count > run.count and identity.layout != "partials"):
@@ -474,24 +497,11 @@ def _numbers(segment: Segment) -> list[int]:
     return [*numbers, *reads]
 
 
-class _Rule:
-    def __init__(self, index: int) -> None:
-        self._index = index
-
-    def __call__(self, segment: Segment) -> int | None:
-        numbers = _numbers(segment)
-        return numbers[self._index] if self._index < len(numbers) else None
-
-
-def _counting(counts: dict[Run, int], segments_of: dict[Run, Segment]) -> _Rule | None:
-    """Which number of a recording is the number of results, at every size that was tried."""
-    if not counts:
-        return None
+def _counting(counts: dict[Run, int], segments_of: dict[Run, Segment]) -> int | None:
+    """The index in `_numbers` of the number of results, at every size that was tried."""
     known = [(_numbers(segments_of[run]), count) for run, count in counts.items()]
-    for index in range(min(len(numbers) for numbers, _ in known)):
-        if all(numbers[index] == count for numbers, count in known):
-            return _Rule(index)
-    return None
+    indices = range(min((len(numbers) for numbers, _ in known), default=0))
+    return next((k for k in indices if all(numbers[k] == count for numbers, count in known)), None)
 
 
 def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:

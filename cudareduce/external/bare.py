@@ -48,7 +48,7 @@ _MOST_LAUNCHES, _MOST_INSTANCES = 32, 8
 _ONE_LAUNCH, _SEARCH, _ALL_LAUNCHES = 1 / 2, 3 / 4, 2 / 3
 _DEFAULT_BLOCK = 256
 #: Threads per block that are tried if a kernel is not recognised in any other block.
-_OTHER_BLOCKS = (32, 1024, 64)
+_OTHER_BLOCKS = (32, 1024, 64, 128, 512)
 #: Threads that a block has at most.
 _LARGEST_BLOCK = 1024
 #: Constants in the code that may be a number of elements: the least, the largest, and how many.
@@ -585,7 +585,7 @@ class BareFile:
                     programs = [one.program for one in near.kernels if one.program]
                     first = Recognised(kernel, guess, programs[0]) if programs else None
         if best is None:
-            faulty = self._faulty(list(launched.values())[: 1 if diverges else 2], deadline)
+            faulty = self._common_fault(list(launched.values())[: 1 if diverges else 2], deadline)
             first = faulty or first
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
@@ -605,7 +605,7 @@ class BareFile:
         )  # fmt: skip
         return _with_command(why, command_to_copy(shown, self.options, error))
 
-    def _faulty(
+    def _common_fault(
         self, launches: Sequence[tuple[BareKernel, Guess, list[Recording]]], deadline: Deadline
     ) -> Recognised | None:
         """The first of these launches if all of them have a fault of synchronisation, such as a

@@ -9,7 +9,8 @@ namespace recorder {
 
 void describe(const char *name, char kind);  // one line of the log: p, i, b, f, s (a stream) or c
 void again();                                // what follows is of the second call
-void *parameter(const char *name, size_t bytes);  // the same memory in each call
+// The same memory in each call.
+void *parameter(const char *name, size_t bytes, const char *element);
 
 template <class T, class = void>
 struct IsContainer : std::false_type {};
@@ -38,7 +39,8 @@ struct Given {
       using Element = std::remove_pointer_t<Plain>;
       if constexpr (!std::is_function_v<Element>) {
         constexpr size_t bytes = size_of<Element>() ? size_of<Element>() : 8;
-        value = static_cast<Plain>(parameter(name, strtoull(text, nullptr, 10) * bytes));
+        value = static_cast<Plain>(parameter(
+            name, strtoull(text, nullptr, 10) * bytes, name_holder<std::remove_cv_t<Element>>()));
       }
     } else if constexpr (std::is_arithmetic_v<Plain>) {
       value = static_cast<Plain>(strtod(text, nullptr));

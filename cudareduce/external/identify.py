@@ -167,11 +167,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """One run: the elements, and the results as numbers, as many as were written."""
+    """One input: the elements, and the results as numbers, as many as were written. `results` are
+    those from memory full of one byte, `again` those of another."""
 
     a: Array
     b: Array | None
     results: Array
+    again: Array
 
 
 class Identification:
@@ -254,11 +256,12 @@ class Identification:
             written = self._written(run, a, b)
             if written is None:
                 return []
-            results, count = written
+            results, again, count = written
             self.counts[run] = max(count, self.counts.get(run, 0))
             second = None if b is None else _wide(b, self._dtype)
-            found.append(_Observed(_wide(a, self._dtype), second, results))
-        return [replace(one, results=one.results[: self.counts[run]]) for one in found]
+            found.append(_Observed(_wide(a, self._dtype), second, results, again))
+        count = self.counts[run]
+        return [replace(o, results=o.results[:count], again=o.again[:count]) for o in found]
 
     def untouched(self) -> set[str]:
         """The buffers that a small run leaves as they were; none where it faults."""
@@ -326,7 +329,7 @@ class Identification:
     def count(self, run: Run) -> int | None:
         """How many results a run writes; None where it faults."""
         written = self._written(run, *self._inputs(run, "positive"))
-        return None if written is None else written[1]
+        return None if written is None else written[2]
 
     def _inputs(self, run: Run, kind: str) -> tuple[Array, Array | None]:
         count, other = self._sizes[run]
@@ -370,10 +373,11 @@ class Identification:
     def _results(self, run: Run, a: Array, b: Array | None) -> Array | None:
         """The values that a run writes to its result, as numbers; None where it faults."""
         written = self._written(run, a, b)
-        return None if written is None else written[0][: self.counts.get(run, written[1])]
+        return None if written is None else written[0][: self.counts.get(run, written[2])]
 
-    def _written(self, run: Run, a: Array, b: Array | None) -> tuple[Array, int] | None:
-        """What a run leaves in its result, as numbers, and how many of them it has written."""
+    def _written(self, run: Run, a: Array, b: Array | None) -> tuple[Array, Array, int] | None:
+        """What a run leaves in its result, as numbers, from memory full of one byte and of another,
+        and how many of them it has written."""
         held = []
         inputs = {"in": a} if b is None else {"in": a, "other": b}
         for byte in (0xFF, 0x01):
@@ -406,7 +410,7 @@ class Identification:
             written[: len(old)] &= bits[0][: len(old)] != old
             written[0] = True
         count = int(np.flatnonzero(written)[-1]) + 1 if written.any() else 0
-        return _wide(raw[0], self._stores), count
+        return _wide(raw[0], self._stores), _wide(raw[-1], self._stores), count
 
     def _fitting(self, seen: Sequence[_Observed]) -> Iterator[tuple[Candidate, Layout, bool, int]]:
         """Candidates that fit all inputs of one size, but for negative ones; with the layout of
@@ -418,7 +422,11 @@ class Identification:
         named = [c for c in self._candidates if c.reduction and c.reduction.inputs == inputs]
         for candidate in (*named, *candidates):
             for layout, one_row in _layouts(seen[0], candidate):
-                fits = [self._fits(one, candidate, layout, one_row) for one in seen]
+                fits = [
+                    self._fits(one, candidate, layout, one_row)
+                    and self._fits(replace(one, results=one.again), candidate, layout, one_row)
+                    for one in seen
+                ]
                 if all(fits[:_NEEDED]):
                     yield candidate, layout, one_row, sum(fits)
 
@@ -519,7 +527,7 @@ class Identification:
             results = self._results(run, a, b)
             if results is None:
                 return None
-            seen.append(_Observed(_wide(a, self._dtype), _wide(b, self._dtype), results))
+            seen.append(_Observed(_wide(a, self._dtype), _wide(b, self._dtype), results, results))
         found = next((f for f in self._fitting(seen) if f[1] in ("one", "partials")), None)
         return None if found is None else found[:2]
 

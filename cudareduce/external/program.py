@@ -33,6 +33,7 @@ from cudareduce.external.recording import (
     Pointer,
     Recording,
     Scalar,
+    Step,
 )
 from cudareduce.external.roles import Roles, Segment
 from cudareduce.reduction.dtypes import DTYPES
@@ -189,9 +190,6 @@ class _Names:
     def __init__(self, recording: Recording, roles: Roles) -> None:
         self._roles = roles
         self._symbols = {b.id for b in recording.buffers if b.symbol is not None}
-        self._ranges = [
-            (b.address, b.address + max(1, b.nbytes), b.id) for b in recording.buffers if b.address
-        ]
 
     def of(self, buffer: int) -> str:
         if buffer == self._roles.input:
@@ -209,34 +207,29 @@ class _Names:
             if argument.buffer is None:
                 return Value(bytes(_ADDRESS_BYTES))
             return self.address(argument.buffer, argument.offset)
-        return Value(
-            argument.data,
-            tuple(
-                (at, self.address(inner.buffer, inner.offset))
-                for at, inner in argument.pointers if inner.buffer is not None
-            ),
-        )  # fmt: skip
+        pointers, functions = map(self._addresses, (argument.pointers, argument.functions))
+        return Value(argument.data, pointers, functions)
 
-    def preparation(self, step: object) -> Iterable[ProgramStep]:
+    def preparation(self, step: Step) -> Iterable[ProgramStep]:
         """What the host does besides launches, but for the copies of its own input."""
         inputs = {self._roles.input, self._roles.other}
         match step:
             case Fill(buffer, offset, nbytes, byte) if buffer not in inputs:
                 yield FillStep(self.address(buffer, offset), nbytes, byte)
             case CopyIn(buffer, offset, _, data) if buffer not in inputs and data is not None:
-                yield WriteStep(self.address(buffer, offset), Value(data, self._pointers(data)))
+                value = Value(data, self._addresses(step.pointers))
+                yield WriteStep(self.address(buffer, offset), value)
             case CopyWithin(target, to, source, start, nbytes):
                 yield CopyStep(self.address(target, to), self.address(source, start), nbytes)
 
-    def _pointers(self, data: bytes) -> tuple[tuple[int, Address], ...]:
-        """The pointers into buffers within data that the host copies, each with its byte offset."""
-        found = []
-        for at in range(0, len(data) - _ADDRESS_BYTES + 1, _ADDRESS_BYTES):
-            word = int.from_bytes(data[at : at + _ADDRESS_BYTES], "little")
-            for start, end, buffer in self._ranges if word else ():
-                if start <= word < end:
-                    found.append((at, self.address(buffer, word - start)))
-        return tuple(found)
+    def _addresses(
+        self, pointers: Sequence[tuple[int, Pointer]]
+    ) -> tuple[tuple[int, Address], ...]:
+        """Addresses of pointers within data, each with its byte offset."""
+        return tuple(
+            (at, self.address(pointer.buffer, pointer.offset))
+            for at, pointer in pointers if pointer.buffer is not None
+        )  # fmt: skip
 
 
 def _names_in(step: ProgramStep) -> Iterable[str]:

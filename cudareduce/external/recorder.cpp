@@ -27,7 +27,7 @@ namespace recorder {
 
 void describe(const char *name, char kind);
 void again();
-void *parameter(const char *name, size_t bytes);
+void *parameter(const char *name, size_t bytes, const char *element);
 
 namespace {
 
@@ -323,7 +323,7 @@ __attribute__((constructor(101))) void start() {
 
 }  // namespace
 
-void *allocate(size_t bytes, Kind kind, const char *name) {
+void *allocate(size_t bytes, Kind kind, const char *name, const char *element) {
   Lock lock(mutex());
   if (allocated + bytes > kDeviceMemory) return nullptr;
   void *address = mmap(nullptr, pages(bytes + 1) + kPage, PROT_NONE,
@@ -336,7 +336,7 @@ void *allocate(size_t bytes, Kind kind, const char *name) {
   ranges()[static_cast<char *>(address)] = range;
   std::string *current = sink;
   sink = nullptr;
-  write_line(text("buffer\t%c\t%p\t%zu\t%s", kind, address, bytes, name));
+  write_line(text("buffer\t%c\t%p\t%zu\t%s %s", kind, address, bytes, name, element));
   sink = current;
   return address;
 }
@@ -376,6 +376,16 @@ void *base_of(const void *address) {
 void *symbol_named(const char *name) {
   auto found = symbols().find(name);
   return found == symbols().end() ? nullptr : found->second;
+}
+
+const void *variable_with(const void *function) {
+  for (const auto &[address, range] : ranges()) {
+    if (range.kind != kSymbol) continue;
+    for (size_t at = 0; function && at + sizeof(function) <= range.bytes; at += sizeof(function)) {
+      if (memcmp(address + at, &function, sizeof(function)) == 0) return address + at;
+    }
+  }
+  return nullptr;
 }
 
 cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
@@ -451,10 +461,10 @@ void raise_shared_memory() { most_shared = kMostShared; }
 
 void again() { write_line("again"); }
 
-void *parameter(const char *name, size_t bytes) {
+void *parameter(const char *name, size_t bytes, const char *element) {
   static auto &kept = *new std::unordered_map<std::string, void *>;
   void *&address = kept[name];
-  if (address == nullptr) address = allocate(bytes, kParameter, name);
+  if (address == nullptr) address = allocate(bytes, kParameter, name, element);
   return address;
 }
 

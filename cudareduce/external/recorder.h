@@ -26,13 +26,15 @@ enum Kind : char {
   kManagedSymbol = 'S'
 };
 
-void *allocate(size_t bytes, Kind kind, const char *name = "");
+void *allocate(size_t bytes, Kind kind, const char *name = "", const char *element = "");
 void release(void *address);
 bool is_device(const void *address);
 Kind kind_of(const void *address);  // kPinned for memory that the recorder does not know
 size_t bytes_of(const void *address);
 void *base_of(const void *address);
 void *symbol_named(const char *name);
+// Where a variable of the device holds this pointer to a function; nullptr if none does.
+const void *variable_with(const void *function);
 
 cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t fill(void *address, int byte, size_t bytes);
@@ -101,8 +103,10 @@ class Stub {
     using Plain = typename Unqualified<T>::type;
     if constexpr (std::is_pointer_v<Plain>) {
       using Element = std::remove_cv_t<std::remove_pointer_t<Plain>>;
-      write(name, name_holder<Plain>(), name_holder<Element>(), size_of<Element>(), &value,
-            sizeof(value));
+      const void *address = (const void *)value;
+      if constexpr (std::is_function_v<Element>) address = variable_with(address);
+      write(name, name_holder<Plain>(), name_holder<Element>(), size_of<Element>(), &address,
+            sizeof(address));
     } else if constexpr (std::is_array_v<Plain>) {  // a parameter pack can hold none; be safe
       write(name, name_holder<Plain>(), "", 0, &value, sizeof(value));
     } else {

@@ -250,7 +250,7 @@ class HostFile:
         for words, typed in _GUESSED_INPUT:
             tried = run_host(executable.path, words, self.limits, stdin=typed)
             if _launches(tried):
-                entry = " ".join(["main", *words]) if words else "main, with typed input"
+                entry = " ".join(["main", *words]) if words else "main with typed input"
                 return (self.recording(tried, entry, None),)
         if executable.problem and run.ended and "SIGILL" in run.ended:
             raise RecordingError(executable.problem)

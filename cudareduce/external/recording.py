@@ -26,7 +26,7 @@ class DeviceBuffer:
     managed: bool = False  # host and device both address it: managed or mapped pinned memory
     address: int = 0
     parameter: str | None = None
-    element: str = ""  # C++ type of a variable's elements
+    element: str = ""  # C++ type of its elements; "" or void if that is not known
     used: bool = True  # False for a variable that the host does not use
 
 
@@ -45,13 +45,15 @@ class Scalar:
     """A kernel argument passed by value: its C++ type, bytes, and number if it is one.
 
     `pointers` are the members of a struct that point into a buffer: (offset in `data`, pointer);
-    their element type is not known ("").
+    their element type is that of the allocation. `functions` are pointers to device functions, each
+    with the address in a variable of the device that holds the same one.
     """
 
     type: str
     data: bytes
     value: int | float | None
     pointers: tuple[tuple[int, Pointer], ...] = ()
+    functions: tuple[tuple[int, Pointer], ...] = ()
 
 
 Argument = Pointer | Scalar
@@ -59,7 +61,9 @@ Argument = Pointer | Scalar
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch. `kernel` is the instantiated name: `reduce6<float, 512u, false>`."""
+    """One kernel launch. `kernel` is the instantiated name: `reduce6<float, 512u, false>`.
+    `held` are the pointers that the host has copied to variables of the device before, if the
+    arguments lead to less than an input and a result."""
 
     kernel: str
     template: str  # name without template arguments
@@ -72,6 +76,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     line: int  # of the launch in the file
     cluster: Dim3 = (1, 1, 1)
+    held: tuple[Pointer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,14 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class CopyIn:
-    """Host to device, or what the host wrote to managed memory; `data` is None if it is large."""
+    """Host to device, or what the host wrote to managed memory; `data` is None if it is large.
+    `pointers` are those into a buffer that it contains: (offset in `data`, pointer)."""
 
     buffer: int
     offset: int
     nbytes: int
     data: bytes | None
+    pointers: tuple[tuple[int, Pointer], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +154,8 @@ class Recording:
     define: tuple[str, ...] = ()  # "NAME=VALUE"
     is_largest: bool = False  # a launch with more elements lacks shared memory
     again: tuple[Step, ...] = ()  # of a second call of a host function on the same buffers
+
+    @property
+    def is_main(self) -> bool:
+        """True if main() was run, and not a host function of it, or a main() of ours."""
+        return self.entry.partition(" ")[0] == "main"

@@ -57,6 +57,11 @@ def element_type(cpp: str) -> str | None:
     return _PACKED.get(name) or _TYPES.get(name)
 
 
+def scalar_size(dtype: str) -> int:
+    """The bytes of a type in DTYPES."""
+    return int(re.sub(r"\D", "", dtype)) // 8
+
+
 #: Further buffers that are tried as the second input.
 _MOST_UNSURE = 2
 
@@ -64,12 +69,12 @@ _MOST_UNSURE = 2
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One program of a recording: its steps up to the last launch, and what the host reads then.
-    `again` is True if the host runs it and reads its result several times."""
+    `repeated` are the steps of a further run, if the host reads the result of several."""
 
     recording: Recording
     steps: tuple[Step, ...]
     reads: tuple[CopyOut, ...]
-    again: bool = False
+    repeated: tuple[Step, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -106,7 +111,7 @@ class Segment:
         if typed:
             return typed[0].element, typed[0].element_size
         dtype = element_type(self.buffer(number).element)
-        return (self.buffer(number).element, _scalar_size(dtype)) if dtype else ("", 0)
+        return (self.buffer(number).element, scalar_size(dtype)) if dtype else ("", 0)
 
     def scalars(self) -> tuple[float, ...]:
         """The numbers that kernels get."""
@@ -132,17 +137,19 @@ def segments(recording: Recording) -> list[Segment]:
         own = [s for s in launched if isinstance(s, Launch)]
         own = _with_writers(own, before[-_MOST_BEFORE:])
         used = {p.buffer for launch in own for p, _ in _pointers(launch)}
+        used |= {b.id for b in recording.buffers if b.symbol is not None}
         first = [s for s in prepared if _target(s) in used]
         earlier = [s for s in own if s not in launched]
         steps = (*_latest(first), *earlier, *launched)
-        again = all(launch.kernel in repeated for launch in own)
-        found.append(Segment(recording, steps, tuple(reads), again))
+        is_repeated = all(launch.kernel in repeated for launch in own)
+        further = _ending_with(own[-1], repeated[own[-1].kernel]) if is_repeated else ()
+        found.append(Segment(recording, steps, tuple(reads), further))
         before.extend(s for s in launched if isinstance(s, Launch))
         prepared.extend(s for s in launched if not isinstance(s, Launch))
         launched.clear()
 
     reads: list[CopyOut] = []
-    repeated: set[str] = set()
+    repeated: dict[str, Sequence[Step]] = {}
     steps = _first_programs(_without_repeats(recording.steps, repeated))
     for k, step in enumerate(steps):
         if isinstance(step, CopyOut):
@@ -198,6 +205,8 @@ def _pointers(launch: Launch) -> Iterator[tuple[Pointer, bool]]:
         for _, pointer in inner:
             if pointer.buffer is not None:
                 yield pointer, read_only
+    for pointer in launch.held:
+        yield pointer, False
 
 
 def _written(launch: Launch) -> set[int | None]:
@@ -262,9 +271,17 @@ def _is_chunk(steps: Sequence[Step], known: Sequence[Launch]) -> bool:
     return True
 
 
-def _without_repeats(steps: Sequence[Step], repeated: set[str]) -> list[Step]:
+def _ending_with(launch: Launch, group: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a group that is repeated, from behind a launch up to its next repetition."""
+    last = max(
+        k for k, s in enumerate(group) if isinstance(s, Launch) and s.kernel == launch.kernel
+    )
+    return tuple(s for s in (*group[last + 1 :], *group[: last + 1]) if not isinstance(s, CopyOut))
+
+
+def _without_repeats(steps: Sequence[Step], repeated: dict[str, Sequence[Step]]) -> list[Step]:
     """Steps with each group that is repeated right behind itself once: hosts that time do so.
-    `repeated` gets the kernels of groups in which the host reads a result."""
+    `repeated` gets the groups in which the host reads a result, by their kernels."""
     kept: list[Step] = []
     for step in steps:
         kept.append(step)
@@ -272,7 +289,7 @@ def _without_repeats(steps: Sequence[Step], repeated: set[str]) -> list[Step]:
             last, previous = kept[-period:], kept[-2 * period : -period]
             if last == previous and any(isinstance(s, Launch) for s in last):
                 if any(isinstance(s, CopyOut) for s in last):
-                    repeated |= {s.kernel for s in last if isinstance(s, Launch)}
+                    repeated |= {s.kernel: last for s in last if isinstance(s, Launch)}
                 del kept[-period:]
                 break
     return kept
@@ -300,6 +317,11 @@ class Roles:
     other_bytes: int = 0
     skip: int = 0
     unwritten: frozenset[int] = frozenset()
+
+    @property
+    def inputs(self) -> tuple[int, int | None]:
+        """The buffers of both inputs."""
+        return self.input, self.other
 
 
 def possible_roles(segment: Segment) -> Iterator[Roles]:
@@ -334,7 +356,7 @@ def _possible_roles(segment: Segment) -> Iterator[Roles]:
                     continue
                 second = next((o for o in others if o != result), None)
                 roles = Roles(
-                    given, offset, nbytes, dtype, result, at, size // max(1, _scalar_size(stores)),
+                    given, offset, nbytes, dtype, result, at, size // max(1, scalar_size(stores)),
                     stores, skip=skip,
                 )  # fmt: skip
                 if second is not None:
@@ -345,10 +367,6 @@ def _possible_roles(segment: Segment) -> Iterator[Roles]:
                     more = _extent(own, second)[1]
                     if more == nbytes:
                         yield replace(roles, other=second, other_bytes=more)
-
-
-def _scalar_size(dtype: str) -> int:
-    return int(re.sub(r"\D", "", dtype)) // 8
 
 
 def _makers(segment: Segment) -> Iterator[int]:
@@ -410,7 +428,7 @@ def _used(segment: Segment, number: int) -> int:
     extents = [value for value in segment.integers() if value > 1]
     if buffer.parameter is None or dtype is None or not extents:
         return buffer.nbytes
-    width = _scalar_size(dtype)
+    width = scalar_size(dtype)
     capacity, lanes = buffer.nbytes // width, size // width
     blocks = [size for launch in segment.launches for size in launch.grid if size > 1]
     own = {*extents, *(extent * lanes for extent in extents)}

@@ -156,7 +156,7 @@ def largest_buffer(steps: tuple[Step, ...], sizes: dict[int, int]) -> tuple[int,
     for step in steps:
         if not isinstance(step, Launch):
             continue
-        for argument in step.arguments:
+        for argument in (*step.arguments, *step.held):
             if isinstance(argument, Pointer) and argument.buffer is not None:
                 nbytes = sizes[argument.buffer]
                 if nbytes > largest:

@@ -7,6 +7,9 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
 
 from cudareduce.external.recording import (
     Argument,
@@ -22,9 +25,14 @@ from cudareduce.external.recording import (
     Scalar,
     Step,
 )
+from cudareduce.external.roles import element_type, scalar_size
 
 _MANAGED, _SYMBOLS, _VARIABLE = "mpS", "sS", "s"
 _POINTER_BYTES = 8
+#: What the type of a pointer to a function contains.
+_FUNCTION = "(*)("
+#: The buffers that a reduction needs at least: an input and a result.
+_ROLES = 2
 _UNNAMED = re.compile(r"^recorder_unnamed_\d+$")
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
@@ -56,6 +64,7 @@ class _Parser:
         self._ends = [int(row[2], 16) + int(row[3]) for row in buffers]
         self._kinds = [row[1] for row in buffers]
         self._names = [row[4] for row in buffers]
+        self._held: dict[int, tuple[Pointer, ...]] = {}  # the pointers in each variable
         self._ids: dict[int, int] = {}  # of the buffers that a step uses, in order of first use
 
     def trace(self) -> Trace:
@@ -137,12 +146,17 @@ class _Parser:
             return CopyWithin(*into, *out_of, nbytes=nbytes)
         if into:
             data = None if row[5] == "-" else bytes.fromhex(row[5])
-            return CopyIn(*into, nbytes=nbytes, data=data)
+            pointers = self._pointers(data or b"")
+            if self._kinds[bisect_right(self._starts, target) - 1] == _VARIABLE:
+                self._held[into[0]] = tuple(pointer for _, pointer in pointers)
+            return CopyIn(*into, nbytes=nbytes, data=data, pointers=pointers)
         return CopyOut(*out_of, nbytes=nbytes) if out_of else None
 
     def _launch(self, row: Sequence[str], arguments: Sequence[Sequence[str]]) -> Launch:
         _, line, grid, block, shared, cooperative, stream, cluster, names, function = row
         kernel, template = _kernel_name(function, names)
+        given = tuple(self._argument(*a[1:]) for a in arguments)
+        direct = {a.buffer for a in given if isinstance(a, Pointer)}
         return Launch(
             kernel=kernel,
             template=template,
@@ -152,9 +166,10 @@ class _Parser:
             shared=int(shared),
             cooperative=cooperative == "1",
             stream=int(stream),
-            arguments=tuple(self._argument(*a[1:]) for a in arguments),
+            arguments=given,
             line=int(line),
             cluster=_dim3(cluster),
+            held=tuple(chain.from_iterable(self._held.values())) if len(direct) < _ROLES else (),
         )
 
     def _argument(
@@ -164,17 +179,35 @@ class _Parser:
         if len(element) > 1:
             address = int.from_bytes(data, "little")
             buffer, offset = self._locate(address) or (None, 0)
+            if _FUNCTION in type_name:  # the address is that of a variable that holds the function
+                held = Pointer(buffer, offset, "", 0)
+                return Scalar(
+                    type_name, bytes(len(data)), None, (), ((0, held),) if address else ()
+                )
             return Pointer(buffer, offset, _type_name(element), int(element_size))
         if element in ("u", "i", "b"):
             return Scalar(type_name, data, int.from_bytes(data, "little", signed=element == "i"))
         if element == "f" and len(data) in _FLOATS:
             return Scalar(type_name, data, struct.unpack(_FLOATS[len(data)], data)[0])
-        pointers = []
-        for at in range(0, len(data) - _POINTER_BYTES + 1, _POINTER_BYTES):
-            place = self._locate(int.from_bytes(data[at : at + _POINTER_BYTES], "little"))
-            if place:
-                pointers.append((at, Pointer(*place, element="", element_size=0)))
-        return Scalar(type_name, data, None, tuple(pointers))
+        return Scalar(type_name, data, None, self._pointers(data))
+
+    def _pointers(self, data: bytes) -> tuple[tuple[int, Pointer], ...]:
+        """The pointers into buffers within data, each with its offset."""
+        words = np.frombuffer(data, "<u8", len(data) // _POINTER_BYTES)
+        known = (
+            (words >= self._starts[0]) & (words <= self._ends[-1]) if self._starts else words > 0
+        )
+        return tuple(
+            (k * _POINTER_BYTES, self._typed(*place))
+            for k in np.flatnonzero(known).tolist() if (place := self._locate(int(words[k])))
+        )  # fmt: skip
+
+    def _typed(self, buffer: int, offset: int) -> Pointer:
+        """A pointer into a buffer, of the type that its memory was allocated for."""
+        at = next(at for at, number in self._ids.items() if number == buffer)
+        element = _type_name(self._names[at].partition(" ")[2])
+        dtype = element_type(element)
+        return Pointer(buffer, offset, element, scalar_size(dtype) if dtype else 0)
 
 
 def _dim3(text: str) -> Dim3:

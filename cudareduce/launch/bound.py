@@ -73,13 +73,17 @@ class Replay:
         self._backend, self._program = backend, program
         self.own = {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
         self.buffers = {**given, **self.own}
-        #: The memory and the initial bytes of each variable.
-        self.variables: list[tuple[Buffer, bytes]] = []
+        self._variables: dict[str, tuple[Buffer, bytes]] = {}
         for index, variable in enumerate(external.variables):
-            memory, initial = backend.variable(program, index, variable.nbytes)
-            self.buffers[variable.buffer] = memory
-            self.variables.append((memory, initial))
+            held = backend.variable(program, index, variable.nbytes)
+            self.buffers[variable.buffer] = held[0]
+            self._variables[variable.buffer] = held
         self.launches = tuple(map(self._launch, run.steps))
+
+    @property
+    def variables(self) -> tuple[tuple[Buffer, bytes], ...]:
+        """The memory and the initial bytes of each variable."""
+        return tuple(self._variables.values())
 
     def reset_variables(self) -> None:
         """Give all variables their initial values."""
@@ -114,6 +118,9 @@ class Replay:
         for at, address in argument.pointers:
             pointer = self.buffers[address.buffer].address + address.offset
             data[at : at + 8] = pointer.to_bytes(8, "little")
+        for at, address in argument.functions:
+            _, initial = self._variables[address.buffer]
+            data[at : at + 8] = initial[address.offset : address.offset + 8]
         return bytes(data)
 
 

@@ -377,7 +377,7 @@ inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
 // Memory
 template <class T>
 cudaError_t recorder_allocate(T **pointer, size_t bytes, recorder::Kind kind) {
-  *pointer = static_cast<T *>(recorder::allocate(bytes, kind));
+  *pointer = static_cast<T *>(recorder::allocate(bytes, kind, "", recorder::name_holder<T>()));
   return *pointer ? cudaSuccess : recorder::set_error(cudaErrorMemoryAllocation);
 }
 template <class T>

@@ -70,7 +70,8 @@ device_ptr<T> device_pointer_cast(T *pointer) {
 }
 template <class T>
 device_ptr<T> device_malloc(size_t count) {
-  return device_ptr<T>(static_cast<T *>(recorder::allocate(count * sizeof(T), recorder::kDevice)));
+  return device_ptr<T>(static_cast<T *>(
+      recorder::allocate(count * sizeof(T), recorder::kDevice, "", recorder::name_holder<T>())));
 }
 template <class T>
 void device_free(device_ptr<T> pointer) {
