@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
@@ -17,7 +18,7 @@ from cudareduce.catalog.kernel import Kernel
 from cudareduce.catalog.program import Program, Run
 from cudareduce.errors import CudareduceError, Undecided, UsageError
 from cudareduce.external.identify import Identification, Identity
-from cudareduce.external.options import Requested
+from cudareduce.external.options import NOTHING_REQUESTED, Requested
 from cudareduce.external.program import (
     INITIAL,
     device_text,
@@ -101,6 +102,19 @@ def adopt(
                 else:
                     refused.append(found)
     return Adopted(tuple(kernels), tuple(refused))
+
+
+def unwritten_parameters(
+    recordings: Sequence[Recording], cache: Path | None, deadline: Deadline
+) -> set[str]:
+    """The pointers to buffers that a small run of the first program leaves as they were; none if
+    none runs."""
+    found: set[str] = set()
+    for sized in islice(_sized(recordings), 1) if recordings else ():
+        with Trials(recordings[0].path, cache, deadline) as trials, suppress(CudareduceError):
+            left = _Search(sized, trials, NOTHING_REQUESTED).untouched()
+            found = {b.parameter or "" for b in sized.shown.recording.buffers if b.id in left}
+    return found
 
 
 def _has_room(own: Recording) -> Callable[[Recording], bool]:
@@ -310,17 +324,22 @@ class _Search:
         found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
         if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
             return found
-        attempt = self._attempt(replace(found[0], other=None, other_bytes=0), "")
-        untouched = attempt.identification.untouched() if attempt is not None else set()
-        if not untouched:
+        kept = self.untouched()
+        if not kept:
             return found[:_MOST_ROLES]
-        kept = {int(name[1:]) for name in untouched if name[1:].isdigit()}
-        kept |= {found[0].input} if "in" in untouched else set()
         left = [
             replace(roles, unwritten=frozenset(kept - {roles.result}))
             for roles in found if roles.other is None or roles.other in kept
         ]  # fmt: skip
         return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
+
+    def untouched(self) -> set[int]:
+        """The buffers that a small run leaves as they were; none where it faults."""
+        roles = next(possible_roles(self.reference), None)
+        attempt = self._attempt(replace(roles, other=None, other_bytes=0), "") if roles else None
+        names = attempt.identification.untouched() if attempt is not None else set()
+        kept = {int(name[1:]) for name in names if name[1:].isdigit()}
+        return kept | ({roles.input} if roles and "in" in names else set())
 
     def _attempt(self, roles: Roles, initial: str) -> _Attempt | None:
         """The program if these are its roles; None if no recording allows them."""

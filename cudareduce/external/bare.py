@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, permutations, product
@@ -20,7 +20,7 @@ from cudareduce.budget import Deadline
 from cudareduce.catalog.condition import Condition
 from cudareduce.catalog.program import Address, Program
 from cudareduce.errors import CudareduceError, Undecided, UsageError
-from cudareduce.external.adopt import Adopted, adopt
+from cudareduce.external.adopt import Adopted, adopt, unwritten_parameters
 from cudareduce.external.device_code import DeviceFile, Function
 from cudareduce.external.options import Argument, LaunchOptions, Requested
 from cudareduce.external.recorder import CompiledMain, HostFile
@@ -34,7 +34,7 @@ from cudareduce.external.recording import (
     Recording,
     Scalar,
 )
-from cudareduce.external.roles import element_type
+from cudareduce.external.roles import element_type, scalar_size
 from cudareduce.reduction.dtypes import DTYPES
 from cudareduce.verify.test_sets import literals
 from cudareduce.verify.verdict import is_synchronisation_fault
@@ -165,8 +165,6 @@ _ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
 _WHOLE_NUMBER = re.compile(
     r"(?:const\s+)?(?:std::)?(?:un)?(?:signed|int|long|short|char|auto|size_t|u?int\d+_t)\b"
 )
-#: The elements of an array in global memory.
-_VARIABLE_EXTENT = re.compile(r"\b__device__\b[^;(){}=]*\[\s*(\d+)\s*\]")
 #: What a kernel reads that is meant for several blocks.
 _BLOCK_INDEX = re.compile(r"blockIdx|gridDim|this_grid|group_index|block_rank|block_index")
 _GRIDS = {
@@ -297,12 +295,11 @@ class BareFile:
             probe = BareKernel(self.path, function, base)
             try:
                 main = self._main([probe])
-                parameters = self._parameters(probe, main)
-                code = self._code([probe])
-                extents = [int(extent) for extent in _VARIABLE_EXTENT.findall(code)]
+                parameters, extents = self._interface(probe, main)
                 strides = "gridDim" in function.body and bool(extents)
                 yield replace(
-                    probe, parameters=parameters, has_dynamic_shared="extern" in code,
+                    probe, parameters=parameters,
+                    has_dynamic_shared="extern" in self._code([probe]),
                     most_blocks=min(extents) if strides else probe.most_blocks,
                 ), main  # fmt: skip
             except UsageError as error:
@@ -342,8 +339,11 @@ class BareFile:
         for words in sorted(product(*choices), key=lambda w: _rank(w, choices)):
             yield f"{function.name}<{', '.join(words)}>"
 
-    def _parameters(self, kernel: BareKernel, main: CompiledMain) -> tuple[Parameter, ...]:
-        """Its parameters, from a launch with zeros."""
+    def _interface(
+        self, kernel: BareKernel, main: CompiledMain
+    ) -> tuple[tuple[Parameter, ...], list[int]]:
+        """Its parameters, and the elements of each array in global memory, from a launch with
+        zeros."""
         count = len(kernel.function.parameters)
         made = main.record(["0", "-1", "0", "0", "0", "32", "1", "1", "0", *("",) * count])
         launch = next(step for step in made.steps if isinstance(step, Launch))
@@ -355,7 +355,9 @@ class BareFile:
                 found.append(Parameter(name, "pointer", read_only, argument.element, size))
             else:
                 found.append(Parameter(name, _kind(argument), False, "", 0))
-        return tuple(found)
+        types = [(buffer.nbytes, element_type(buffer.element)) for buffer in made.buffers]
+        extents = [nbytes // scalar_size(dtype) for nbytes, dtype in types if dtype]
+        return tuple(found), [extent for extent in extents if extent > 1]
 
     def _main(self, kernels: Sequence[BareKernel]) -> CompiledMain:
         """A main() that launches these kernels as its arguments say. Raises UsageError if they do
@@ -556,7 +558,8 @@ class BareFile:
             launches = islice(guesses(kernel, self.options, usual), _MOST_LAUNCHES)
             others = islice(guesses(kernel, self.options, _OTHER_BLOCKS), _MOST_LAUNCHES)
             fixed = self._fixed(kernel, usual)
-            order = (fixed, launches, others) if self._stops(kernel) else (launches, others, fixed)
+            is_large = max(literals(self._code([kernel])), default=0) > _LARGEST_BLOCK
+            order = (fixed, launches, others) if is_large else (launches, others, fixed)
             for guess in chain(*order):
                 again = guess.block in _OTHER_BLOCKS and not guess.shape
                 if search.passed:
@@ -575,6 +578,8 @@ class BareFile:
                 if "does not compile" in str(refused):
                     error = error or _first_error(str(refused))
                     break
+                if adopted.kernels and not self._is_fixed(main, kernel, guess, own):
+                    continue
                 for program in (one.program for one in adopted.kernels if one.program):
                     if best is None or program.fit > best.program.fit:
                         best = Recognised(kernel, guess, program)
@@ -603,7 +608,9 @@ class BareFile:
             f"{function.name} does not compile: {error}" if error else
             f"{function.name} launches nothing"
         )  # fmt: skip
-        return _with_command(why, command_to_copy(shown, self.options, error))
+        recordings = next((made for _, _, made in launched.values()), ())
+        unwritten = unwritten_parameters(recordings, self.cache, deadline)
+        return _with_command(why, command_to_copy(shown, self.options, error, unwritten))
 
     def _common_fault(
         self, launches: Sequence[tuple[BareKernel, Guess, list[Recording]]], deadline: Deadline
@@ -620,16 +627,19 @@ class BareFile:
             found.append(Recognised(kernel, guess, wrong[0]))
         return found[0] if found else None
 
-    def _stops(self, kernel: BareKernel) -> bool:
-        """True if a kernel that gets no whole number compares its indices with a constant that is
-        larger than a block: its author's number of elements."""
-        code = self._code([kernel])
-        for bound in set(re.findall(r"<=?\s*(\w+)", kernel.function.body)):
-            value = re.search(rf"\bconst\w*\s[^;=()]*\b{bound}\s*=([^;]+);", code)
-            known = literals(value[1] if value else bound)
-            if not kernel.integers() and max(known, default=0) > _LARGEST_BLOCK:
-                return True
-        return False
+    def _is_fixed(
+        self, main: CompiledMain, kernel: BareKernel, guess: Guess, deadline: Deadline
+    ) -> bool:
+        """False if a kernel that reduces a number of elements that its code contains also reduces
+        twice as many."""
+        if guess.shape is None:
+            return True
+        n, rows = guess.shape
+        made = self._recorded(main, kernel, replace(guess, shape=(2 * n, rows)))
+        if not made:
+            return True
+        found = adopt(made, self.cache, self.requested, deadline, nearest=False)
+        return not any(one.program and one.program.fit == 1 for one in found.kernels)
 
     def _fixed(self, kernel: BareKernel, blocks: Sequence[int]) -> Iterator[Guess]:
         """Launches of a kernel that gets no whole number, on as many elements as its code has
@@ -915,61 +925,48 @@ def _first_error(messages: str) -> str:
     return first.replace("the host code does not compile here: ", "")
 
 
+#: What g++ says of an unknown name: it was not declared where a value is needed.
 _UNKNOWN_NAME = re.compile(
-    r"'(\w+)' (?:does not name a type|(?:was|has) not (?:been )?declared|is not a type)"
+    r"'(\w+)' (does not name a type|was not declared|has not been declared|is not a type)"
 )
-#: Names of types, and of the parameter that the result goes to.
-_TYPE_NAME = re.compile(r"(?i)_t$|type|real|scalar|number|float|^T\d?$")
-_RESULT_NAME = re.compile(r"(?i)out|res|dst|dest|sum|total|ans|max|min|prod|odata|mean|norm|dot")
 
 
-def _roles(kernel: BareKernel, parameters: Sequence[Parameter]) -> dict[str, str]:
-    """What --arg says of each pointer: the inputs are those that the kernel does not write, the
-    result is the one whose name says so, else the last that it writes."""
-    pointers = [p.name for p in parameters if p.kind == "pointer"]
-    body = kernel.function.body
-    stored = r"(?:\*\s*{0}\b|\b{0}\s*\[[^;=]*\])\s*(?:[-+*/&|^]?=(?!=)|\+\+|--)"
-    atomic = [name for name in pointers if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b", body)]
-    written = [
-        p.name for p in parameters
-        if p.kind == "pointer" and not p.read_only
-        and (p.name in atomic or re.search(stored.format(p.name), body))
-    ]  # fmt: skip
-    written = (
-        written or [p.name for p in parameters if p.kind == "pointer" and not p.read_only][-1:]
-    )
-    inputs = [name for name in pointers if name not in written]
-    if not inputs and len(written) > 1:
-        inputs = written[:1]
-        written = written[1:]
-    named = [name for name in written if _RESULT_NAME.search(name)] or written
+def _roles(parameters: Sequence[Parameter], unwritten: Collection[str]) -> dict[str, str]:
+    """What --arg says of each pointer: the inputs are those that the kernel does not write, as its
+    signature says or as a run has shown, and the result is the last of the others."""
+    pointers = [p for p in parameters if p.kind == "pointer"]
+    inputs = [p.name for p in pointers if p.read_only or p.name in unwritten]
+    written = [p.name for p in pointers if p.name not in inputs]
+    if not inputs:
+        inputs, written = written[:1], written[1:]
+    if not written:
+        inputs, written = inputs[:-1] or inputs, inputs[1:][-1:]
     roles = dict(zip(inputs, ("in", "in2"), strict=False))
-    if named:
-        roles[named[-1]] = "out" if inputs else "in"
-    left = (name for name in pointers if name not in roles)
-    return roles | {name: "zeroed:n" if name in atomic else "scratch:n" for name in left}
+    roles |= dict.fromkeys(written[-1:], "out")
+    return {p.name: roles.get(p.name, "zeroed:n") for p in pointers}
 
 
 def _missing(error: str, block: str, defined: Sequence[str]) -> Iterator[str]:
     """Definitions of the names that the compiler does not know: types, and constants, which are
     likely to be the threads of a block."""
     known = {one.partition("=")[0] for one in defined}
-    for k, name in enumerate(dict.fromkeys(_UNKNOWN_NAME.findall(error))):
-        is_type = f"'{name}' does not name a type" in error or _TYPE_NAME.search(name)
+    for k, (name, what) in enumerate(dict(_UNKNOWN_NAME.findall(error)).items()):
         if name not in known and (k == 0 or name.isupper()):
-            yield f"{name}={'float' if is_type else block}"
+            yield f"{name}={block if what.startswith('was') else 'float'}"
 
 
-def command_to_copy(kernel: BareKernel, launch: LaunchOptions, error: str = "") -> str:
+def command_to_copy(
+    kernel: BareKernel, launch: LaunchOptions, error: str = "", unwritten: Collection[str] = ()
+) -> str:
     """A complete command that launches a kernel, with a value for each parameter, and with a type
-    for the name that the compiler does not know."""
+    for the name that the compiler does not know. `unwritten` are pointers that it only reads."""
     said = kernel.said(launch)
     parameters = kernel.parameters or tuple(map(_as_written, kernel.function.parameters))
     block = str(launch.block or next(_blocks_of(kernel)))
     grid = str(launch.grid or "cover")
     words = ["cudareduce", "verify", str(kernel.path), "--entry", kernel.name]
     words += ["--block", block, "--grid", grid]
-    roles, extents = _roles(kernel, parameters), ["n", "rows"]
+    roles, extents = _roles(parameters, unwritten), ["n", "rows"]
     for parameter in parameters:
         usual = {"float": "1.0", "bool": "false", "integer": "1", "other": "{}"}
         value = roles.get(parameter.name) or usual[parameter.kind]

@@ -214,20 +214,16 @@ class _Rewriter:
         scope = _scope(declaration)
         registered = []
         for declarator in declaration.children_by_field_name("declarator"):
-            node: Node | None = declarator
-            while node is not None and node.type != "identifier":
-                if node.type == "function_declarator":
-                    break
-                node = node.child_by_field_name("declarator") or next(
-                    (c for c in node.named_children if "declarator" in c.type), None
-                )
-            if node is not None and node.type == "identifier":
-                name = _text(node)
-                registered.append(
-                    f' static ::recorder::Symbol recorder_symbol_{name}("{scope}{name}", '
-                    f"::recorder::name_holder<std::remove_all_extents_t<decltype({name})>>(), "
-                    f"&{name}, sizeof({name}), {managed});"
-                )
+            functions = (n for n in walk(declarator) if n.type == "function_declarator")
+            named = (n.child_by_field_name("declarator") for n in functions)
+            if any(n and n.type == "identifier" for n in named):
+                continue  # it declares a function
+            name = _names(declarator)[0]
+            registered.append(
+                f' static ::recorder::Symbol recorder_symbol_{name}("{scope}{name}", '
+                f"::recorder::name_holder<std::remove_all_extents_t<decltype({name})>>(), "
+                f"&{name}, sizeof({name}), {managed});"
+            )
         end = declaration.end_byte
         self._edits.append((end, end, "".join(registered).encode()))
 
@@ -244,12 +240,9 @@ def _scope(node: Node) -> str:
 
 
 def _function_declarator(function: Node) -> Node | None:
-    node = function.child_by_field_name("declarator")
-    while node is not None and node.type != "function_declarator":
-        node = node.child_by_field_name("declarator") or next(
-            (child for child in node.named_children if "declarator" in child.type), None
-        )
-    return node
+    declarator = function.child_by_field_name("declarator")
+    below = walk(declarator) if declarator else ()
+    return next((node for node in below if node.type == "function_declarator"), None)
 
 
 def _name_node(function: Node) -> Node | None:
@@ -257,22 +250,15 @@ def _name_node(function: Node) -> Node | None:
     return declarator.child_by_field_name("declarator") if declarator else None
 
 
+def _names(node: Node | None) -> list[str]:
+    """The names in a declarator, that which it declares first."""
+    below = walk(node) if node else ()
+    return [_text(n) for n in below if n.type in ("identifier", "type_identifier")]
+
+
 def _parameter_name(parameter: Node) -> str:
     """The name of a parameter, or "" if it has none."""
-    node = parameter.child_by_field_name("declarator")
-    while node is not None and node.type != "identifier":
-        following = node.child_by_field_name("declarator")
-        if following is None:
-            following = next(
-                (
-                    c
-                    for c in node.named_children
-                    if "declarator" in c.type or c.type == "identifier"
-                ),
-                None,
-            )
-        node = following
-    return _text(node)
+    return next(iter(_names(parameter.child_by_field_name("declarator"))), "")
 
 
 def _template_parameter_names(function: Node) -> list[str]:
@@ -282,16 +268,11 @@ def _template_parameter_names(function: Node) -> list[str]:
     names = []
     parameters = template.child_by_field_name("parameters")
     for parameter in parameters.named_children if parameters else ():
-        named = parameter.child_by_field_name("name") or next(
-            (c for c in parameter.named_children if c.type == "type_identifier"), None
-        )
+        found = _names(parameter.child_by_field_name("declarator") or parameter)
         if parameter.type == "template_template_parameter_declaration":
-            names.append((_text(parameter).split() or [""])[-1])
-        elif "type_parameter" in parameter.type:
-            names.append(_text(named))
-        else:
-            names.append(_parameter_name(parameter))
-    return [name for name in names if name]
+            found.reverse()
+        names += found[:1]
+    return names
 
 
 def _describe(function: Node, body: Node, line: int) -> HostFunction | None:

@@ -161,21 +161,22 @@ def test_a_command_to_copy_names_every_parameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "body", "roles"),
+    ("parameters", "unwritten", "roles"),
     [
-        ("int *in, int *out", "*out = in[0];", ["in=in", "out=out"]),
-        ("float *r, float *x", "r[blockIdx.x] += x[0];", ["r=out", "x=in"]),
-        ("float *x, unsigned *count, float *sum", "atomicInc(count, 1); *sum = x[0];",
-         ["x=in", "count=zeroed:n", "sum=out"]),
-        ("float *data", "data[0] += data[1];", ["data=in"]),
+        ("int *in, int *out", (), ["in=in", "out=out"]),
+        ("float *r, float *x", ("x",), ["r=out", "x=in"]),
+        ("float *r, const float *x", (), ["r=out", "x=in"]),
+        ("float *x, unsigned *count, float *sum", (), ["x=in", "count=zeroed:n", "sum=out"]),
+        ("float *data", (), ["data=in"]),
     ],
-)  # fmt: skip
+)
 def test_a_proposed_command_takes_the_written_pointer_as_the_result(
-    parameters: str, body: str, roles: list[str]
+    parameters: str, unwritten: tuple[str, ...], roles: list[str]
 ) -> None:
-    text = f"__global__ void k({parameters}) {{ {body} }}"
+    text = f"__global__ void k({parameters}) {{ }}"
     [function] = read_device_file(Path("k.cu"), text, (), ()).kernels()
-    words = command_to_copy(BareKernel(Path("k.cu"), function, "k"), LaunchOptions()).split()
+    kernel = BareKernel(Path("k.cu"), function, "k")
+    words = command_to_copy(kernel, LaunchOptions(), unwritten=unwritten).split()
     assert [word for word in words if "=" in word] == roles
 
 
