@@ -129,6 +129,9 @@ class Program:
     inferred: bool = False  # neither host code nor an option gives the launch
     root: bool = False  # the results are square roots of those of `computes`
 
+    def __hash__(self) -> int:  # cases are keys, and runs have thousands of parts
+        return hash((self.texts, self.summary))
+
     def run(self, n: int, rows: int) -> Run | None:
         """The recorded run of this shape, None if there is none."""
         return next((run for run in self.runs if (run.n, run.rows) == (n, rows)), None)

@@ -160,12 +160,13 @@ def _name(segment: Segment) -> str:
 @dataclass(frozen=True, slots=True)
 class _Search:
     """Assigns roles to the buffers of one program until its results fit a reduction. `texts` keeps
-    device code by the segment that it is of."""
+    device code, and `possible` roles, by the segment that they are of."""
 
     sized: _Sized
     trials: Trials
     requested: Requested
     texts: dict[int, str] = field(default_factory=dict)
+    possible: dict[int, list[Roles]] = field(default_factory=dict)
 
     @property
     def reference(self) -> Segment:
@@ -265,7 +266,7 @@ class _Search:
         again = segment.recording.again or segment.repeated
         if not again or _renumbered(again) == _renumbered(segment.recording.steps):
             return ""
-        roles = next(r for r in possible_roles(segment) if _alike(r, attempt.roles))
+        roles = next(r for r in self._possible(segment) if _alike(r, attempt.roles))
         stores, count = DTYPES[roles.stores], identity.layout == "one" or attempt.counts.get(run, 1)
         nbytes = int(count) * stores.size
         steps = [*segment.steps]
@@ -321,7 +322,7 @@ class _Search:
         """Assignments of roles to try: of those that the recording allows first the ones in which
         the result is what a run writes, and none whose second input it writes."""
         reference = self.reference
-        found = list(islice(possible_roles(reference), _MOST_ASSIGNMENTS))
+        found = self._possible(reference)[:_MOST_ASSIGNMENTS]
         if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
             return found
         kept = self.untouched()
@@ -333,9 +334,14 @@ class _Search:
         ]  # fmt: skip
         return sorted(left, key=lambda roles: roles.result in kept)[:_MOST_ROLES]
 
+    def _possible(self, segment: Segment) -> Sequence[Roles]:
+        if id(segment) not in self.possible:
+            self.possible[id(segment)] = list(possible_roles(segment))
+        return self.possible[id(segment)]
+
     def untouched(self) -> set[int]:
         """The buffers that a small run leaves as they were; none where it faults."""
-        roles = next(possible_roles(self.reference), None)
+        roles = next(iter(self._possible(self.reference)), None)
         attempt = self._attempt(replace(roles, other=None, other_bytes=0), "") if roles else None
         names = attempt.identification.untouched() if attempt is not None else set()
         kept = {int(name[1:]) for name in names if name[1:].isdigit()}
@@ -346,7 +352,7 @@ class _Search:
         width, texts = DTYPES[roles.dtype].size, self.texts
         found: list[tuple[Segment, Roles, int, int]] = []
         for segment in self.sized.segments:
-            same = next((r for r in possible_roles(segment) if _alike(r, roles)), None)
+            same = next((r for r in self._possible(segment) if _alike(r, roles)), None)
             if same is not None and same.nbytes % width == 0:
                 same = replace(same, unwritten=roles.unwritten)
                 found.append((segment, same, same.nbytes // width, 1))

@@ -165,6 +165,7 @@ _ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
 _WHOLE_NUMBER = re.compile(
     r"(?:const\s+)?(?:std::)?(?:un)?(?:signed|int|long|short|char|auto|size_t|u?int\d+_t)\b"
 )
+_DYNAMIC_SHARED = re.compile(r"\bextern\b[^;\"]*\b__shared__")
 #: What a kernel reads that is meant for several blocks.
 _BLOCK_INDEX = re.compile(r"blockIdx|gridDim|this_grid|group_index|block_rank|block_index")
 _GRIDS = {
@@ -299,7 +300,7 @@ class BareFile:
                 strides = "gridDim" in function.body and bool(extents)
                 yield replace(
                     probe, parameters=parameters,
-                    has_dynamic_shared="extern" in self._code([probe]),
+                    has_dynamic_shared=_DYNAMIC_SHARED.search(self._code([probe])) is not None,
                     most_blocks=min(extents) if strides else probe.most_blocks,
                 ), main  # fmt: skip
             except UsageError as error:

@@ -21,6 +21,7 @@ from cudareduce.external.options import NOTHING_REQUESTED, LaunchOptions, Reques
 from cudareduce.external.recorder import HostFile
 from cudareduce.external.recording import Recording
 from cudareduce.external.trial import budget, build_runtimes, next_deadline
+from cudareduce.workers import fork_server
 
 #: Seconds for one file on an idle machine: to record, identify and verify it and to find the
 #: precondition under which it is right.
@@ -54,6 +55,7 @@ class ExternalFiles:
                 return replace(self, cache=Path(folder))(path, text)
         options = self.options
         found: Sequence[Kernel] = ()
+        fork_server()  # it imports what verification needs while the file is recorded
         with suppress(EnvironmentProblem):  # reported where it is used
             build_runtimes(self.cache)  # once for each installation: not of this file's time
         part = 1 - _VERIFIED

@@ -175,6 +175,11 @@ class _Observed:
     results: Array
     again: Array
 
+    @property
+    def is_stable(self) -> bool:
+        """True if the results do not depend on what was in memory before."""
+        return np.array_equal(self.results, self.again, equal_nan=True)
+
 
 class Identification:
     """Identifies one program that reads `dtype`; `twice` is True if it reads two inputs."""
@@ -423,15 +428,16 @@ class Identification:
         for candidate in (*named, *candidates):
             for layout, one_row in _layouts(seen[0], candidate):
                 fits = [
-                    self._fits(one, candidate, layout, one_row)
-                    and self._fits(replace(one, results=one.again), candidate, layout, one_row)
+                    self._fits(one, one.results, candidate, layout, one_row)
+                    and (one.is_stable or self._fits(one, one.again, candidate, layout, one_row))
                     for one in seen
                 ]
                 if all(fits[:_NEEDED]):
                     yield candidate, layout, one_row, sum(fits)
 
-    def _fits(self, one: _Observed, candidate: Candidate, layout: Layout, one_row: bool) -> bool:
-        results = one.results
+    def _fits(
+        self, one: _Observed, results: Array, candidate: Candidate, layout: Layout, one_row: bool
+    ) -> bool:
         a, b = _arranged(one, layout, one_row)
         if candidate in _TWO and b is None:
             return False

@@ -262,28 +262,32 @@ class HostFile:
         executable = self.build(self.text(), names)
         if not executable.called:
             raise RecordingError(f"{self.path.name} has no host code that launches a kernel.")
-        recorded = [
-            self._function(executable, number, sizes) for number in range(len(executable.called))
-        ]
+        recorded = [self._function(one, sizes) for one in self._called(executable)]
         recordings = tuple(one for one in recorded if isinstance(one, Recording))
         if not recordings:
             raise RecordingError(str(recorded[0]))
         return recordings
 
-    def _function(
-        self, executable: Executable, number: int, sizes: Sequence[int]
-    ) -> Recording | str:
+    def _called(self, executable: Executable) -> list[_Called]:
+        """The host functions that an executable calls, as it describes them."""
+        found = []
+        for number, function in enumerate(executable.called):
+            described = run_host(executable.path, [str(number)], self.limits).trace.parameters
+            launches = self._of_the_launch(executable, number, described)
+            found.append(_Called(executable.path, number, function, described, launches))
+        return found
+
+    def _function(self, called: _Called, sizes: Sequence[int]) -> Recording | str:
         """The first call that launches, or why the function launches nothing."""
-        function, failure = executable.called[number], ""
-        described = run_host(executable.path, [str(number)], self.limits).trace.parameters
-        only_launch = self._of_the_launch(executable, number, described)
+        failure = ""
         for size in sizes:
-            for values in argument_choices(described, size, only_launch):
-                run = run_host(executable.path, [str(number), *values], self.limits)
+            for values in argument_choices(called.described, size, called.launches):
+                run = run_host(called.executable, [str(called.number), *values], self.limits)
                 if _launches(run) and not run.trace.refused:
-                    words = _call_in_words(function, described, values)
+                    words = _call_in_words(called.function, called.described, values)
                     return self.recording(run, words, size)
-                failure = failure or _no_launch(self.path.name, f"{function.name}()", run)
+                entry = f"{called.function.name}()"
+                failure = failure or _no_launch(self.path.name, entry, run)
         return failure
 
     def _of_the_launch(
@@ -311,14 +315,12 @@ class HostFile:
         return found if len(found) < len(integers) else set()
 
     def _function_sizes(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
-        executable = self.build(self.text(), names)
         deadline = self.deadline.share(2)
+        functions = self._called(self.build(self.text(), names))
         recorded = [
-            self._function(executable, number, (size,))
-            for size in sizes
-            for number in range(len(executable.called))
-            if not deadline.passed
-        ]
+            self._function(one, (size,))
+            for size in sizes for one in functions if not deadline.passed
+        ]  # fmt: skip
         return tuple(one for one in recorded if isinstance(one, Recording))
 
     def _main_sizes(
@@ -458,6 +460,18 @@ class HostFile:
             include=self.include,
             define=self.define,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A host function: the number by which the executable calls it, its parameters with their
+    kinds, and those that only set the launch."""
+
+    executable: Path
+    number: int
+    function: HostFunction
+    described: tuple[tuple[str, str], ...]
+    launches: set[str]
 
 
 @dataclass(frozen=True, slots=True)

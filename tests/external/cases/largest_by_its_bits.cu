@@ -13,5 +13,6 @@ __global__ void largest(const float *x, float *best, int n)
     float a = -INFINITY;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         a = fmaxf(a, x[i]);
-    atomic_max(best, a);
+    for (int k = 16; k > 0; k /= 2) a = fmaxf(a, __shfl_xor_sync(~0u, a, k));
+    if (threadIdx.x % 32 == 0) atomic_max(best, a);
 }

@@ -1,6 +1,6 @@
+// The result is cleared once, before a loop of launches that each add to it.
 #include <cstdio>
 #include <vector>
-// The result is cleared once, before a loop of launches that each add to it.
 __global__ void accumulate(const float *x, float *sum, int n)
 {
     __shared__ float s[256];
