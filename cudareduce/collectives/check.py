@@ -113,8 +113,8 @@ def _check_problems(request: CheckRequest) -> None:
 
 
 def _pair_trees(request: CheckRequest, folder: Path) -> tuple[dict[str, tuple[str, ...]], Pairs]:
-    """The engines of both trees by collective: the correct kernels of the requested ones. Raises
-    UsageError if a tree has none."""
+    """The engines of both trees for each requested collective, from the correct kernels, and their
+    pairs. Raises UsageError if a tree has no kernel of a collective."""
     names = request.kernels
     folders = request.folders or (kernels_folder() / EXCHANGES,)
     head, base = (
@@ -145,8 +145,8 @@ def _baseline_kernels(base: str, heads: Sequence[Path], into: Path) -> dict[str,
 def _pair_kernels(
     head: Mapping[str, ExchangeKernel], base: Mapping[str, ExchangeKernel], folder: Path
 ) -> Pairs:
-    """Pair the kernels of two trees by name. Writes the baseline's to a folder under other names,
-    by a macro in front of the text."""
+    """Pair the kernels of two trees by name. Writes the baseline's kernels to a folder. A macro in
+    front of each text renames the kernel, so that both versions fit in one job."""
     folder.mkdir()
     for kernel in base.values():
         name = kernel.id + _BASE
@@ -221,7 +221,7 @@ class Pairs:
         return old, new
 
     def old_kernels(self, collective: str, names: Collection[str]) -> list[str]:
-        """The baseline engines of these kernels."""
+        """The baseline engines that are paired with the engines `names`."""
         return [
             engine for (of, engine), name in self.old.items()
             if of == collective and name in names and engine.startswith("peer:")

@@ -106,8 +106,8 @@ class CollectiveRequest:
 
 
 def collective(request: CollectiveRequest) -> int:
-    """Start the ranks, or be one of them. Returns the exit code: 3 if an engine is wrong. Raises
-    UsageError, EnvironmentProblem and RankLost."""
+    """Start the ranks, or run one of them in a process that a launcher has started. Returns the
+    exit code: 3 if an engine is wrong. Raises UsageError, EnvironmentProblem and RankLost."""
     if 0 in request.n:
         raise UsageError("--n 0: a collective takes at least one element")
     kernels, auto = _select_kernels(request)
@@ -158,7 +158,7 @@ def _run_as_rank(
     request: CollectiveRequest, kernels: tuple[ExchangeKernel, ...],
     auto: tuple[ExchangeKernel, ...], comm: Communicator, placement: Placement,
 ) -> int:  # fmt: skip
-    """Measure as one of the ranks. Returns this rank's exit code."""
+    """Verify and time the engines as one of the ranks. Returns this rank's exit code."""
     spec, remarks = choose_backend(request.backend, gpu_of(placement), not request.no_cache)
     spec = replace(spec, threads=max(1, cpu_count() // placement.size))
     require_equal(comm, [

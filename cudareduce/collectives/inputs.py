@@ -195,7 +195,7 @@ def _lowest(signed: bool) -> int:
 
 
 def _wrapped(value: int, kind: np.dtype[np.generic]) -> Array:
-    """A whole number wrapped to the range of an integer type; unchanged for floats."""
+    """An integer in the type `kind`: modulo 2 ** bits for integer types, unchanged for floats."""
     if kind.kind == "f":
         return np.array(value, kind)
     return np.array(value % 2 ** (8 * kind.itemsize), np.uint64).astype(kind)

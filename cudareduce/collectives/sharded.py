@@ -182,8 +182,8 @@ def measure_sharded(
 
 @contextmanager
 def _open_nccl(comm: Communicator, *, timed: bool) -> Iterator[tuple[NcclCommunicator | None, str]]:
-    """This rank's NCCL communicator while the block runs, or the reason why there is none. Neither
-    if nothing is timed."""
+    """This rank's NCCL communicator while the block runs, or the reason why there is none. Without
+    `timed`, neither."""
     with ExitStack() as opened:
         member, why = None, ""
         try:
@@ -302,8 +302,8 @@ def prepare_shard(
 
 
 def _plan(stage: Stage, case: Case, length: int) -> Plan | str:
-    """The plan of a shard, or the reason why a rank has none: shards differ by up to one element,
-    so only some may be refused."""
+    """The plan of this rank's shard, or the reason why a rank has none. Lengths of shards differ by
+    up to one element, so some ranks may have a plan when others have none."""
     plan: Plan | str
     try:
         plan = case.plan(length, 1, stage.backend.limits())
@@ -432,7 +432,8 @@ def build_kernels(
 def _split_errors(
     units: Iterable[Unit], built: Iterator[Program | BuildError]
 ) -> tuple[dict[Unit, Program], str]:
-    """The next programs, by unit, and the first compiler error."""
+    """Take the programs of `units` from `built`. Returns them by unit, and the first compiler
+    error, or an empty text."""
     programs, first_error = {}, ""
     for unit in units:
         program = next(built)
@@ -596,8 +597,8 @@ class ShardedRequest:
 
 
 def bench_sharded(request: ShardedRequest) -> int:
-    """Start the ranks, or be one of them. Returns the exit code. Raises UsageError,
-    EnvironmentProblem and RankLost."""
+    """Start the ranks, or run one of them in a process that a launcher has started. Returns the
+    exit code. Raises UsageError, EnvironmentProblem and RankLost."""
     bench, machine = request.bench, request.bench.machine
     if request.source is None:
         if OPERATORS.keys() <= set(bench.problem.op or ()):  # --op all
@@ -625,7 +626,7 @@ def bench_sharded(request: ShardedRequest) -> int:
 
 
 def _stream_shard(request: StreamBenchRequest, comm: Communicator, placement: Placement) -> int:
-    """Stream as one of the ranks. Returns this rank's exit code."""
+    """Stream this rank's shard. Returns this rank's exit code."""
     bench = request.bench
     selection, problem = bench.selection, bench.problem
     require_equal(comm, [
@@ -664,7 +665,7 @@ def _refuse_options(bench: BenchRequest, gpus: int) -> None:
 
 
 def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) -> int:
-    """Measure as one of the ranks. Returns this rank's exit code."""
+    """Verify and time the kernels as one of the ranks. Returns this rank's exit code."""
     quiet = bench.machine.quiet or comm.rank > 0
     machine = replace(bench.machine, device=gpu_of(placement), quiet=quiet)
     bench = replace(bench, machine=machine)

@@ -157,8 +157,8 @@ def _test_sizes(
 
 @dataclass(frozen=True, slots=True)
 class CallOutput:
-    """The output as numbers, and after the call the bytes of the input, and of the output with its
-    guard bytes."""
+    """The state after a call: the output as numbers, the bytes of the input, and the bytes of the
+    output with its guard bytes."""
 
     result: Array
     input: Array

@@ -48,7 +48,8 @@ def flags_bytes(ranks: int) -> int:
 def layout(
     ranks: int, array_bytes: int, mail_bytes: int, slots_bytes: int = 0, engines: int = 1
 ) -> Layout:
-    """The layout for arrays, mail and slots of these sizes, and `engines` sets of flags."""
+    """The layout of a window for arrays, mail and slots of these sizes, with the flags of `engines`
+    engines."""
     output = array_bytes + _ALIGNED  # the rest of a pack and the guard; another guard precedes it
     offsets, end = [], 0
     for size in (_ALIGNED, _ALIGNED, engines * flags_bytes(ranks), array_bytes, GUARD_BYTES, output,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 
-Ranks = Callable[..., tuple[int, str, str]]
+Printed = tuple[int, str, str]
+Ranks = Callable[..., Printed]
+Torchrun = Callable[..., list[Printed]]
 
 
 @pytest.fixture
@@ -42,5 +44,26 @@ def ranks(home: dict[str, str]) -> Ranks:
             env=home, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
+
+    return call
+
+
+@pytest.fixture
+def torchrun(home: dict[str, str], tmp_path: Path) -> Torchrun:
+    """Run one command per rank, as torchrun starts them, each in its folder: exit codes, standard
+    outputs and standard errors."""
+
+    def call(*commands: tuple[object, ...], folders: Sequence[Path] = ()) -> list[Printed]:
+        size = len(commands)
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "cudareduce", *map(str, command)],
+                env=home | {"RANK": str(k), "WORLD_SIZE": str(size), "LOCAL_RANK": str(k)},
+                cwd=folders[k] if folders else tmp_path,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            ) for k, command in enumerate(commands)
+        ]  # fmt: skip
+        printed = [rank.communicate(timeout=60) for rank in ranks]
+        return [(rank.returncode, *texts) for rank, texts in zip(ranks, printed, strict=True)]
 
     return call

@@ -13,7 +13,7 @@ import pytest
 from cudareduce.collectives.kernels import kernels_of, load_kernels
 from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.results.store import load
-from tests.collectives.conftest import Ranks
+from tests.collectives.conftest import Ranks, Torchrun
 from tests.collectives.wrong_kernels import small, write
 from tests.conftest import ROOT, read_result
 
@@ -277,31 +277,18 @@ def test_arrays_that_the_host_does_not_hold_are_refused(
     assert len(err.strip().splitlines()) <= 2
 
 
-def launched(home: dict[str, str], folder: Path, *sizes: str) -> list[tuple[int, str, str]]:
-    """Exit codes and outputs of two ranks that torchrun starts with these sizes."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "cudareduce", "collective", "all-reduce", "--n", n,
-             "--engine", "host"],
-            env=home | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)},
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) for rank, n in enumerate(sizes)
-    ]  # fmt: skip
-    printed = [rank.communicate(timeout=60) for rank in ranks]
-    return [(r.returncode, *texts) for r, texts in zip(ranks, printed, strict=True)]
-
-
 @pytest.mark.long
-def test_only_rank_0_of_a_launcher_prints(home: dict[str, str], tmp_path: Path) -> None:
-    first, other = launched(home, tmp_path, "10", "10")
+def test_only_rank_0_of_a_launcher_prints(torchrun: Torchrun, tmp_path: Path) -> None:
+    first, other = torchrun(*[("collective", "all-reduce", "--n", 10, "--engine", "host")] * 2)
     assert first[0] == 0 and " right " in first[1], first
     assert other == (0, "", "")
     assert not list(tmp_path.glob(".cudareduce*"))
 
 
 @pytest.mark.long
-def test_ranks_with_different_options_are_refused(home: dict[str, str], tmp_path: Path) -> None:
-    for code, _, err in launched(home, tmp_path, "8", "4096"):
+def test_ranks_with_different_options_are_refused(torchrun: Torchrun) -> None:
+    words = ("collective", "all-reduce", "--engine", "host", "--n")
+    for code, _, err in torchrun((*words, 8), (*words, 4096)):
         assert (code, "ranks have different options or kernels" in err) == (2, True), err
 
 

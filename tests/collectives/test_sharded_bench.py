@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,43 +59,33 @@ def test_op_all_takes_all_operators_of_sharded_arrays(ranks: Ranks) -> None:
     assert {row["op"] for row in read_result(out)["records"]} == set(SHARDED_OPS)
 
 
+STORE = "        *out = Op::finish(value);"
+FAULTS = (
+    ("load_tiles(in, n)", "load_tiles(in, n - n % 4)", "sum", 3, "WRONG: n = "),
+    ("value = Op::identity();", "value = 0;", "max", 3, "WRONG: n = 1, "),
+    ("memory_order_acq_rel", "memory_order_relaxed", "sum", 3, "data race in global memory"),
+    (STORE, "*(volatile int *)0 = 1;" + STORE, "sum", 3, "invalid access at (nil)"),
+    (STORE, "for (volatile int go = 1; go;) ;" + STORE, "sum", 4, "no result after 3 s"),
+    (STORE, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
+)  # fmt: skip
+
+
 @pytest.mark.long
-def test_a_wrong_kernel_is_found(ranks: Ranks, tmp_path: Path) -> None:
-    text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
-    wrong = text.replace("reduce_tiles_acq_rel", "reduce_forgets").replace(
-        "    if (blockIdx.x == gridDim.x - 1 && end < n)\n", "    if (end < n && n % 4 == 0)\n", 1
-    )
-    assert wrong.count("n % 4 == 0") == 1
-    (tmp_path / "reduce_forgets.cu").write_text(wrong)
-    code, out, _ = ranks("bench", "reduce_forgets", "--kernels", tmp_path, "--gpus", 2, "--n",
-                         5001, "--backend", "cpu")  # fmt: skip
-    assert code == 3
-    assert "reduce_forgets: WRONG: n = " in out
-
-
-ANSWER = "        *out = Op::finish(value);"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "op", "code", "words"),
-    [
-        ("Acc value = Op::identity();", "Acc value = 0;", "max", 3, "WRONG: n = 1, "),
-        ("memory_order_acq_rel", "memory_order_relaxed", "sum", 3, "data race in global memory"),
-        (ANSWER, "*(volatile int *)0 = 1;" + ANSWER, "sum", 3, "invalid access at (nil)"),
-        (ANSWER, "for (volatile int go = 1; go;) ;" + ANSWER, "sum", 4, "no result after 3 s"),
-        (ANSWER, "*out = Op::fnish(value);", "sum", 2, "does not compile"),
-    ],
+    [pytest.param(*fault, marks=[pytest.mark.slow] * (k > 0)) for k, fault in enumerate(FAULTS)],
 )
-def test_a_fault_of_a_kernel_on_one_gpu_is_found_first(
+def test_a_fault_of_a_kernel_is_found_on_one_gpu_first(
     ranks: Ranks, tmp_path: Path, old: str, new: str, op: str, code: int, words: str
 ) -> None:
     text = Path("kernels/limit/reduce_tiles_acq_rel.cu").read_text()
     assert old in text
     wrong = text.replace("reduce_tiles_acq_rel", "reduce_wrong").replace(old, new)
     (tmp_path / "reduce_wrong.cu").write_text(wrong)
+    shutil.copy("kernels/limit/tiles.cuh", tmp_path)
+    limit = ("--time-limit", 3) if code == 4 else ()
     ended, out, err = ranks("bench", "reduce_wrong", "--kernels", tmp_path, "--gpus", 2, "--n",
-                            5001, "--op", op, "--backend", "cpu", "--time-limit", 3)  # fmt: skip
+                            5001, "--op", op, "--backend", "cpu", *limit)  # fmt: skip
     assert ended == code, out + err
     assert words in out
     assert "right" not in out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from cudareduce.bench.stream.run import SingleRank
 from cudareduce.collectives.sharded import _with_worst
 from cudareduce.results.record import Record
-from tests.collectives.conftest import Ranks
+from tests.collectives.conftest import Ranks, Torchrun
 from tests.conftest import ROOT, read_result
 from tests.fake_gpu import fake_gpu
 
@@ -55,25 +53,21 @@ def test_a_chunk_larger_than_a_shard_is_a_usage_error(ranks: Ranks) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("differs", ["options", "text"])
 def test_ranks_with_different_options_or_kernels_are_refused(
-    home: dict[str, str], tmp_path: Path, differs: str
+    torchrun: Torchrun, tmp_path: Path, differs: str
 ) -> None:
-    def rank(number: int) -> subprocess.Popen[str]:
-        place = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
-        file = tmp_path / f"{number}" / "reduce_own.cu"
-        file.parent.mkdir()
-        text = (ROOT / "kernels/ladder/reduce_v7_shuffle.cu").read_text()
-        text = text.replace("reduce_v7_shuffle", "reduce_own").replace("after ", "# after ")
-        file.write_text(text + "// another\n" * (number if differs == "text" else 0))
-        block = ["--block", "128"] if number and differs == "options" else []
-        asked = ["bench", "reduce_own.cu", "--gpus", "2", "--from", "host", "--n", "5000",
-                 "--backend", "cpu", "--meet", str(tmp_path / "meeting"), *block]  # fmt: skip
-        return subprocess.Popen([sys.executable, "-m", "cudareduce", *asked], env=home | place,
-                                cwd=file.parent, stderr=subprocess.PIPE, text=True)  # fmt: skip
-
-    ranks = [rank(0), rank(1)]
-    errors = [process.communicate(timeout=60)[1] for process in ranks]
-    assert [process.returncode for process in ranks] == [2, 2], errors
-    assert "ranks have different options or kernels" in errors[0]
+    text = (ROOT / "kernels/ladder/reduce_v7_shuffle.cu").read_text()
+    text = text.replace("reduce_v7_shuffle", "reduce_own").replace("after ", "# after ")
+    words = ("bench", "reduce_own.cu", "--gpus", 2, "--from", "host", "--n", 5000, "--backend",
+             "cpu", "--meet", tmp_path / "rendezvous")  # fmt: skip
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for rank, folder in enumerate(folders):
+        folder.mkdir()
+        comment = "// another\n" * (rank if differs == "text" else 0)
+        (folder / "reduce_own.cu").write_text(text + comment)
+    block = ("--block", 128) if differs == "options" else ()
+    first, other = torchrun(words, (*words, *block), folders=folders)
+    assert (first[0], other[0]) == (2, 2), first
+    assert "ranks have different options or kernels" in first[2]
 
 
 def test_the_time_is_that_of_the_slowest_rank(
