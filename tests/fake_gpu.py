@@ -46,7 +46,7 @@ from cudareduce.bench.jobs import Jobs
 from cudareduce.budget import Deadline
 from cudareduce.catalog.registry import Registry
 from cudareduce.compare.measure import Batch, Bencher
-from cudareduce.compare.verdicts import Remeasured
+from cudareduce.compare.verdicts import Measured
 from cudareduce.errors import BuildError
 from cudareduce.machine import Conditions, DeviceInfo, DeviceLimits
 from cudareduce.progress import phase
@@ -540,7 +540,7 @@ class Together(Isolation):
 
 def in_this_process(
     spec: BackendSpec, registry: Registry, batches: Sequence[Batch], quiet: bool
-) -> Remeasured:
+) -> Measured:
     """What a process begun anew would measure: another could not reach the fake GPU."""
     with open_backend(spec) as backend:
         return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)

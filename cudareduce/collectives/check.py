@@ -37,7 +37,7 @@ from cudareduce.compare.check import report_stored, report_trees, thresholds_of
 from cudareduce.compare.measure import rounds_of
 from cudareduce.compare.request import CheckRequest
 from cudareduce.compare.trees import base_folders, is_unchanged, revision_of
-from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
+from cudareduce.compare.verdicts import INTERRUPTED, Cut, Measured
 from cudareduce.errors import CudareduceError, EnvironmentProblem, UsageError
 from cudareduce.machine import DeviceInfo
 from cudareduce.reduction.dtypes import DTYPES
@@ -346,7 +346,7 @@ class JobMeasurement:
     ranks: JobRanks
     pairs: Pairs | None = None
 
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Measured:
         """Measure all jobs, or those of `suspects`, with `times` times the rounds. After Ctrl-C or
         the loss of a rank, returns what was measured before."""
         records: list[Record] = []
@@ -365,7 +365,7 @@ class JobMeasurement:
                 records += result.records
                 remarks += result.protocol.get("remarks") or ()
         old, new = self.pairs.split(records) if self.pairs else ([], records)
-        return Remeasured(
+        return Measured(
             old=tuple(old), new=tuple(new), remarks=tuple(dict.fromkeys(remarks)), cut=cut
         )
 
@@ -383,7 +383,7 @@ class JobMeasurement:
                     yield replace(job, dtypes=(dtype,), sizes=tuple(sorted(sizes)),
                                   engines=tuple(names))  # fmt: skip
 
-    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Measured:
         """Measure again, together with the baseline's kernels if git has them."""
         if self.pairs:
             return self.measure(suspects, times)

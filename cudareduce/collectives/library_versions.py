@@ -27,7 +27,7 @@ from cudareduce.collectives.nccl import version_in
 from cudareduce.compare.check import check
 from cudareduce.compare.report import publish_comparison
 from cudareduce.compare.request import CheckRequest, Versions, load_thresholds
-from cudareduce.compare.verdicts import INTERRUPTED, Remeasured, Rules
+from cudareduce.compare.verdicts import INTERRUPTED, Measured, Rules
 from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries.cccl import TreeListing, compile_library, find_nvcc, tree_headers
 from cudareduce.libraries.job import Job as LibraryJob
@@ -182,7 +182,7 @@ class CubVersions:
             problem = f"{reduction.op.name} of {reduction.dtype.name}"
             raise UsageError(f"cub: {tree}: {problem} {error}") from None
 
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Measured:
         """Measure both versions in the same rounds, each kernel and reduction in a fresh
         process."""
         request, sizes = self._request, dict[tuple[str, str, str], set[int]]()
@@ -202,7 +202,7 @@ class CubVersions:
                   for r in records if r.kernel.endswith(suffix))
             for suffix in (_OLD, _NEW)
         )  # fmt: skip
-        return Remeasured(old=old, new=new, cut=cut)
+        return Measured(old=old, new=new, cut=cut)
 
     confirm = measure  # each measurement is a fresh process
 

@@ -93,7 +93,8 @@ _ONE = {"timing": str, "region": str, "graph": bool, "from": str}
 
 
 def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
-    """Fields of a protocol that a check could not repeat. Missing ones have defaults."""
+    """Names of protocol fields whose values a check could not repeat. A missing field has a
+    default."""
     for name, value in protocol.items():
         if value is None:
             continue
@@ -106,8 +107,8 @@ def _unreadable(protocol: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _contradictions(run: Run) -> Iterator[tuple[int, str]]:
-    """The numbers (from 1) of records that contradict themselves, the protocol, the device or
-    another record, with the reason."""
+    """Contradictions within a stored run, with the number (from 1) of the record: with itself, the
+    protocol, the device or another record."""
     requested, seen = run.protocol.get("rounds"), set[Identity]()
     for number, record in enumerate(run.records, 1):
         yield from ((number, wrong) for wrong in _record_problems(record))

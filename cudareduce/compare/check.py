@@ -46,7 +46,7 @@ from cudareduce.compare.trees import Trees, head_choices, open_trees
 from cudareduce.compare.verdicts import (
     FEWEST,
     VERDICTS,
-    Remeasured,
+    Measured,
     Row,
     Rules,
     apply_drift,
@@ -78,8 +78,8 @@ class Measurement(Protocol):
     def device(self) -> DeviceInfo: ...
     @property
     def deadline(self) -> Deadline: ...
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
-    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured: ...
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Measured: ...
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Measured: ...
 
 
 def check(
@@ -145,7 +145,7 @@ def check(
     )  # fmt: skip
 
 
-def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) -> list[Row]:
+def _compare_again(suspects: Sequence[Row], second: Measured, rules: Rules) -> list[Row]:
     """The rows of a confirmation run: against the baseline's kernels where those ran in the same
     rounds, else against the stored records."""
     if rules.paired:
@@ -160,11 +160,11 @@ def _compare_again(suspects: Sequence[Row], second: Remeasured, rules: Rules) ->
 
 
 def _with_controls(rows: Sequence[Row], suspects: Sequence[Row]) -> list[Row]:
-    """The suspects and, for each of their problems, the fastest few rows of the control group,
-    which measure drift."""
+    """The rows to measure again: the suspects and, for each of their problems, the fastest few rows
+    of the control group, which measure drift."""
 
     def problem_of(row: Row) -> tuple[object, ...]:
-        """Without the kernel, or without the engine of a collective."""
+        """The problem of a row without its kernel, or without the engine of a collective."""
         record = row.record
         if record.ranks is not None:
             return problem(replace(record, engine=None))
@@ -214,7 +214,7 @@ def _confirm_row(first: Row, second: Row | None) -> Row:
 
 
 def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
-    """The rows, with those that are WRONG in `second` replaced."""
+    """The rows, with those replaced that `found` has as WRONG."""
     wrong = {identity(row.record): row for row in found if row.verdict == "WRONG"}
     return [wrong.get(identity(row.record), row) for row in rows]
 
@@ -436,14 +436,15 @@ def check_self(request: CheckRequest) -> int:
 
 
 def _mark_wrong_in_first(row: Row) -> Row:
-    """The runs are equivalent, so a wrong result in the first one is WRONG, not NEW."""
+    """The row, WRONG instead of NEW if the first run had a wrong result: both runs have the same
+    kernels."""
     if row.verdict == "NEW" and row.old and row.old.verdict == "fail":
         return replace(row, verdict="WRONG", reason=row.old.reason)
     return row
 
 
 def _self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -> Section:
-    """How often each verdict was given, per kernel, and the rate of false verdicts."""
+    """A table of how often each kernel got each verdict, with the rate of false verdicts."""
     kernels: dict[str, Counter[str]] = {}
     for row in rows:
         kernels.setdefault(row.record.kernel, Counter())[row.verdict] += 1
@@ -475,7 +476,8 @@ def _self_section(rows: Sequence[Row], device: str, rules: Rules, rounds: int) -
 def thresholds_of(
     judging: Judging, registry: Registry, records: Sequence[Record], named: set[str] | None = None
 ) -> Thresholds:
-    """The thresholds, for known kernels, those in records and those `named`."""
+    """The thresholds of the options, checked against the names of known kernels, of those in
+    records and of those `named`."""
     held = (name for record in records for name in (record.kernel, record.engine) if name)
     known = dict.fromkeys([*registry.names, *held, *(named or ())])
     return load_thresholds(judging.thresholds, judging.threshold, known)

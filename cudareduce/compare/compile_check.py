@@ -198,12 +198,13 @@ def _compile_trees(
 
 
 def _text(job: Job) -> str:
-    """The text to compile, without its path."""
+    """The source text of a job, without the path of its file."""
     return job.source.text.replace(str(job.kernel.path), "")
 
 
 def _kernels_to_time(trees: Trees, rows: Sequence[UnitRow], every: Sequence[Choice]) -> Trees:
-    """The kernels whose machine code differs and, as a control group, some with the same text."""
+    """The trees restricted to kernels whose machine code differs and, as a control group, some with
+    equal text."""
     changed = {row.unit.kernel for row in rows if row.verdict not in ("SAME", "RENAMED")}
     if not changed:
         return replace(trees, choices=(), base={})
@@ -218,7 +219,7 @@ def _kernels_to_time(trees: Trees, rows: Sequence[UnitRow], every: Sequence[Choi
 
 
 def _is_unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
-    """Whether the base has the same text."""
+    """Whether a kernel compiles from the same text in the baseline tree."""
     if kernel.id not in base:
         return False
     head_texts, base_texts = ([_text(job) for job in jobs([k], (SAMPLED,), None)]
@@ -227,7 +228,7 @@ def _is_unchanged(kernel: Kernel, base: Mapping[str, Kernel]) -> bool:
 
 
 def _why_not_timed(request: CheckRequest, trees: Trees) -> str | None:
-    """Why nothing is timed; None if something is."""
+    """Why no kernel is timed: equal machine code, or no GPU. None if kernels are timed."""
     if not trees.choices:
         return "both trees compile to the same machine code"
     try:
@@ -358,14 +359,15 @@ def publish_compiled(
 
 
 def exit_codes(rows: Sequence[UnitRow], undecided: Sequence[str], *, allow_gone: bool) -> set[int]:
-    """2 for a kernel that does not compile, 1 for a failing row, 4 if nothing was decided."""
+    """The exit codes of a comparison: 2 if a kernel does not compile, 1 if a row fails, 4 if
+    nothing was decided."""
     codes = {2} if any(isinstance(row.new, Failed) for row in rows) else set()
     codes |= {4} if undecided else set()
     return codes | ({1} if any(_fails(row, allow_gone) for row in rows) else set())
 
 
 def undecided_notes(rows: Sequence[UnitRow]) -> list[str]:
-    """Why no row has a verdict on its machine code; none if one has."""
+    """A note if no unit has a verdict on its machine code, with the reason."""
     if not rows or not all(row.verdict in ("UNCERTAIN", "GONE", "NEW") for row in rows):
         return []
     if all(row.verdict == "NEW" for row in rows):
@@ -400,7 +402,8 @@ def compiled_section(rows: Sequence[UnitRow], title: str, notes: Sequence[str]) 
 
 
 def compiled_findings(rows: Sequence[UnitRow], *, allow_gone: bool) -> list[Finding]:
-    """One finding per unit; one for all units of a kernel that does not compile."""
+    """Findings for a CI service: one per unit, but one for all units of a kernel that does not
+    compile."""
     failed = [row for row in rows if isinstance(row.unit, Failed)]
     others = [[row] for row in _worst_first(rows) if not isinstance(row.unit, Failed)]
     return [
@@ -424,7 +427,7 @@ def compiled_values(rows: Sequence[UnitRow]) -> list[dict[str, Any]]:
 
 
 def _by_cause(rows: Sequence[UnitRow]) -> list[list[UnitRow]]:
-    """Rows grouped by verdict, kernel and causes; worst first."""
+    """Rows grouped by verdict, kernel and causes, the worst verdict first."""
 
     def key(row: UnitRow) -> tuple[object, ...]:
         why = row.names or (row.causes if isinstance(row.unit, Failed) else ())

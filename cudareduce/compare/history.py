@@ -86,7 +86,7 @@ def _names(record: Record) -> set[str]:
 
 
 def _curve_section(series: Series, device: str) -> Section:
-    """The curve, and a row for each change point."""
+    """The chart of one kernel's times, and a table row for each change point."""
     rows = []
     for before, after in zip(series.levels, series.levels[1:], strict=False):
         entry = series.points[after.first].entry
@@ -221,12 +221,12 @@ def check(request: HistoryCheckRequest) -> int:
 
 
 def _is_long(judged: Judged) -> bool:
-    """Whether a series has enough runs for a change point."""
+    """Whether a series has enough runs for a change point to be found."""
     return len(judged.series.points) >= FEWEST
 
 
 def _skipped_lines(history: History) -> list[str]:
-    """A message about the lines that are not runs, if there are any."""
+    """A message that names the lines of history files that are not runs; empty without any."""
     skipped = history.omitted
     if not skipped:
         return []
@@ -237,7 +237,8 @@ def _skipped_lines(history: History) -> list[str]:
 def _since(
     history: Mapping[str, tuple[Entry, ...]], since: str | None
 ) -> Mapping[str, tuple[Entry, ...]]:
-    """The runs from a day or the first run of a revision on. Raises UsageError without any."""
+    """The history without runs before a day, or before the first run of a revision. Raises
+    UsageError if no run is left."""
     if since is None:
         return {name: entries for name, entries in history.items() if entries}
     try:

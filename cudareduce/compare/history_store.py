@@ -126,7 +126,8 @@ class History:
 
 
 def file_name(run: Run) -> str:
-    """The file of a run, by machine and protocol; cards of one model share a file."""
+    """The name of the file that stores a run, from machine and protocol. Cards of one model share a
+    file."""
     device = asdict(run.device)
     kinds = [str(device[field]) for field in STRICT] + [str(run.protocol.get("flush_bytes_read"))]
     kind = hashlib.sha256("\n".join(kinds).encode()).hexdigest()[:8]
@@ -185,7 +186,7 @@ def read(folder: Path) -> History:
 
 
 def _entries(path: Path) -> tuple[tuple[Entry, ...], list[str]]:
-    """The runs of a file in order of time, and a message for each line that is not one."""
+    """The runs in a file in order of time, and a message for each line that is not a run."""
     entries, omitted = [], []
     seen = set[bytes]()
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):

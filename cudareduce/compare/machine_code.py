@@ -44,7 +44,7 @@ _PATTERNS = {kind: re.compile(pattern) for kind, pattern in KINDS.items()}
 
 
 def shortened(opcode: str) -> str:
-    """An opcode without the modifiers that have no effect on time."""
+    """An opcode without the modifiers that do not affect time."""
     if _WHOLE.match(opcode):
         return opcode
     name, *words = opcode.split(".")
@@ -108,7 +108,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction as printed, with its address."""
+    """One instruction as cuobjdump prints it, with its address."""
 
     address: str
     text: str
@@ -124,11 +124,11 @@ class Disassembler:
     version: str
 
     def read(self, cubin: bytes, entry: str) -> Code:
-        """The code of an entry point. Raises EnvironmentProblem."""
+        """Disassemble an entry point and count its instructions. Raises EnvironmentProblem."""
         return code_of(self.listed(cubin, entry), entry)
 
     def listed(self, cubin: bytes, entry: str) -> list[Instruction]:
-        """The instructions of an entry point. Raises EnvironmentProblem."""
+        """Disassemble an entry point. Raises EnvironmentProblem if cuobjdump cannot read it."""
         with temporary_folder() as folder:
             file = Path(folder, "kernel.cubin")
             file.write_bytes(cubin)
@@ -145,7 +145,8 @@ class Disassembler:
 
 
 def code_of(instructions: Sequence[Instruction], entry: str) -> Code:
-    """The figures of instructions, independent of the name of the entry point."""
+    """Hash, histogram and bytes in flight of instructions; the name of the entry point has no
+    influence."""
     text = "\n".join(each.text.replace(entry, "") for each in instructions)
     return Code(
         sha=hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS],
@@ -169,7 +170,8 @@ def parse_instructions(printed: str, entry: str) -> Iterator[Instruction]:
 
 
 def _in_flight(instructions: Iterable[Instruction]) -> int:
-    """The most bytes in flight, from top to bottom: a load ends when its register is used."""
+    """The most bytes that a thread has requested from global memory and not used yet, reading the
+    code from top to bottom. A load ends when its register is used."""
     waiting: dict[int, int] = {}  # bytes, by the first register
     filled: dict[int, int] = {}  # the first register of the load, by each that it fills
     most = 0

@@ -28,7 +28,7 @@ from cudareduce.catalog.kernel import Kernel
 from cudareduce.catalog.registry import Choice, Registry, is_requested
 from cudareduce.compare.request import DEFAULT_ROUNDS, CheckRequest
 from cudareduce.compare.trees import external_files, stored_tree
-from cudareduce.compare.verdicts import INTERRUPTED, Cut, Remeasured
+from cudareduce.compare.verdicts import INTERRUPTED, Cut, Measured
 from cudareduce.errors import EnvironmentProblem, KernelFault, UsageError
 from cudareduce.libraries.names import is_selected
 from cudareduce.progress import phase
@@ -63,9 +63,9 @@ class Bencher:
         self._backend, self._spec = backend, spec
         self._registry, self._phase = registry, phase
 
-    def measure(self, batches: Iterable[Batch]) -> Remeasured:
+    def measure(self, batches: Iterable[Batch]) -> Measured:
         """Verify and time every batch. Ctrl-C and a failing GPU end it with the records so far."""
-        done: list[Remeasured] = []
+        done: list[Measured] = []
         cut = None
         for batch in batches:
             try:
@@ -78,7 +78,7 @@ class Bencher:
             if cut:
                 break
         records = [record for each in done for record in each.new]
-        return Remeasured(
+        return Measured(
             old=tuple(replace(r, name=None) for r in records if r.name == BASE),
             new=tuple(r for r in records if r.name != BASE),
             floors_us={name: us for each in done for name, us in each.floors_us.items()},
@@ -87,8 +87,8 @@ class Bencher:
             cut=cut,
         )
 
-    def _measured(self, batch: Batch) -> Remeasured:
-        """One batch; its records are all `new`."""
+    def _measured(self, batch: Batch) -> Measured:
+        """Measure one batch; all of its records are in `new`."""
         settings = batch.settings
         session = Session(self._backend, self._spec, settings, self._phase)
         peak = settings.peak_gb_s or self._backend.info().peak_gb_s
@@ -96,7 +96,7 @@ class Bencher:
         try:
             if batch.streaming:
                 done = run_streams(session, batch.choices, batch.streaming)
-                return Remeasured(
+                return Measured(
                     new=tuple(done.records), remarks=tuple(done.remarks),
                     protocols=tuple(done.protocols), cut=INTERRUPTED if done.interrupted else None,
                 )  # fmt: skip
@@ -113,7 +113,7 @@ class Bencher:
             protocol for part in parts for group in part.groups for protocol in group.protocols
         ]
         whole = [part for part in parts if not part.interrupted]  # `cut` reports the others
-        return Remeasured(
+        return Measured(
             new=(*recorder.all_records(parts), *with_libraries.records),
             floors_us=floors_of(parts, settings),
             remarks=(*remarks_of(whole), *with_libraries.remarks),
@@ -124,7 +124,7 @@ class Bencher:
 
 def measure_in_fresh_process(
     spec: BackendSpec, registry: Registry, batches: Sequence[Batch], quiet: bool
-) -> Remeasured:
+) -> Measured:
     """Measure batches in a fresh process, which opens the GPU itself. Raises the error of opening
     it, KeyboardInterrupt, and EnvironmentProblem if the process ends without a result."""
     worker = Worker(Parent.itself, fresh=True, shown=True)
@@ -134,7 +134,7 @@ def measure_in_fresh_process(
         worker.end()
     match event:
         case Returned(found):
-            assert isinstance(found, Remeasured)
+            assert isinstance(found, Measured)
             return found
         case Raised(error):
             raise error
@@ -148,7 +148,7 @@ def measure_in_fresh_process(
 
 def _measure_here(
     spec: BackendSpec, registry: Registry, quiet: bool, parent: Parent, batches: Sequence[Batch]
-) -> Remeasured:
+) -> Measured:
     with open_backend(spec) as backend:
         return Bencher(backend, spec, registry, partial(phase, quiet=quiet)).measure(batches)
 
@@ -178,14 +178,14 @@ class KernelMeasurement:
     def __exit__(self, *_: object) -> None:
         self._gpu.close()
 
-    def measure(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def measure(self, suspects: Sequence[Record] | None, times: int) -> Measured:
         """Measure all batches (None) or the cases of these records, with so many times the rounds.
         Ctrl-C and a failing GPU end it with the records so far."""
         if self._always_fresh:
             return self.confirm(suspects, times)
         return self._bencher.measure(self._selected(suspects, times))
 
-    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def confirm(self, suspects: Sequence[Record] | None, times: int) -> Measured:
         """Measure in a fresh process, together with the kernels of a stored run if git has them.
 
         Addresses, CUDA context and load order of libraries are constant within a process, so a
@@ -202,9 +202,9 @@ class KernelMeasurement:
                     self._spec, self._registry, batches, self._request.quiet
                 )
             except KeyboardInterrupt:
-                return Remeasured(cut=INTERRUPTED)
+                return Measured(cut=INTERRUPTED)
             except (EnvironmentProblem, KernelFault) as error:
-                return Remeasured(cut=Cut(str(error), error.exit_code))
+                return Measured(cut=Cut(str(error), error.exit_code))
 
     def _selected(self, suspects: Sequence[Record] | None, times: int) -> list[Batch]:
         batches = self._batches
@@ -361,7 +361,8 @@ def _reduction(record: Record, maps: Mapping[str, Map]) -> Reduction:
 def base_batch(
     choices: Sequence[Choice], base: Mapping[str, Kernel], request: CheckRequest
 ) -> Batch:
-    """The kernels of both trees, each next to its counterpart, and those that only one has."""
+    """The batch for --base: each kernel next to its counterpart in the baseline tree, and those
+    that only one tree has."""
     known = {choice.kernel.id for choice in choices}
     only_base = [
         Choice(kernel, name=BASE) for kernel in base.values()
@@ -372,7 +373,7 @@ def base_batch(
 
 
 def head_batch(choices: Sequence[Choice], request: CheckRequest) -> Batch:
-    """These kernels on the problems of the command line."""
+    """The batch of these kernels on the sizes, operators and types of the command line."""
     settings = Settings(
         reductions=tuple(request.reductions),
         sizes=request.sizes,

@@ -105,7 +105,8 @@ _ARRIVAL = re.compile(
 def broken_rules(
     kernel: Kernel, reduction: Reduction, compiled: Compiled, used: Resources
 ) -> Iterator[str]:
-    """The rules that a compiled kernel breaks."""
+    """Check a compiled kernel against rules that need no baseline, and yield each one that it
+    breaks: spills, ignored launch bounds, narrow loads, a missing fence."""
     for line in re.findall(r".*will be ignored.*", compiled.messages):
         yield f"ptxas: {line.strip()}"
     if not kernel.foreign and used.spill_bytes:
@@ -187,7 +188,8 @@ def _supported(kernel: Kernel) -> Iterator[Reduction]:
 
 
 def sample_reductions(kernel: Kernel) -> list[Reduction]:
-    """One reduction per supported type, with different operators, and the remaining operators."""
+    """Reductions to compile for one architecture: each supported type with some operator, and each
+    operator at least once."""
     by_type = group_by(_supported(kernel), lambda reduction: reduction.dtype.name)
     chosen = [some[number % len(some)] for number, some in enumerate(by_type.values())]
     seen = {reduction.op.name for reduction in chosen}
@@ -199,17 +201,18 @@ def sample_reductions(kernel: Kernel) -> list[Reduction]:
 
 
 def _stages(kernel: Kernel, reduction: Reduction) -> tuple[Stage, ...]:
-    """The stages with different code; a single launch has one."""
+    """The stages of a kernel whose code differs: `only` if it is launched once."""
     return ("only",) if reduction.one_stage or not kernel.relaunches else get_args(Stage)
 
 
 def reading_stage(kernel: Kernel, reduction: Reduction) -> Stage:
-    """The stage that reads the input."""
+    """The stage of a kernel that reads the input."""
     return _stages(kernel, reduction)[0]
 
 
 def jobs(kernels: Sequence[Kernel], architectures: Sequence[int], sample: int | None) -> list[Job]:
-    """What to compile; `sample` is the architecture for all types and operators."""
+    """The translation units to compile. All types and operators are compiled for the architecture
+    `sample` only."""
     all_jobs = []
     for kernel in dict.fromkeys(kernels):
         reduction = main_reduction(kernel)
@@ -237,7 +240,8 @@ def _takes(kernel: Kernel, arch: int) -> bool:
 
 
 def omitted(kernels: Sequence[Kernel], architectures: Sequence[int]) -> Iterator[str]:
-    """What is not compiled of these kernels, with the reason."""
+    """A note for each kernel that is not compiled for all of these architectures, with the
+    reason."""
     for kernel in dict.fromkeys(kernels):
         old = [f"sm_{arch}" for arch in architectures if not _takes(kernel, arch)]
         if main_reduction(kernel) is None:

@@ -21,7 +21,7 @@ from cudareduce.compare.verdicts import (
     VERDICTS,
     ControlGroup,
     Cut,
-    Remeasured,
+    Measured,
     Row,
     Rules,
     host_only,
@@ -59,7 +59,7 @@ class Report:
     head: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    measured: Remeasured | None = None
+    measured: Measured | None = None
     cut: Cut | None = None
 
 
@@ -153,7 +153,8 @@ def exit_code(report: Report, judging: Judging) -> int:
 
 
 def _undecided(rows: Sequence[Row]) -> bool:
-    """Whether no kernel was judged. A kernel that was wrong in the baseline and is right now is."""
+    """Whether no kernel has a verdict. A kernel that was wrong in the baseline and is right now has
+    one."""
     return all(
         row.verdict in ("UNCERTAIN", "GONE") or (row.verdict == "NEW" and row.old is None)
         for row in rows
@@ -161,7 +162,8 @@ def _undecided(rows: Sequence[Row]) -> bool:
 
 
 def _run_notes(report: Report) -> list[str]:
-    """Why it ended early or decided nothing, notes, and remarks on the measurement."""
+    """Notes on the whole run: why it ended early or decided nothing, then remarks on the
+    measurement."""
     notes = [*report.notes, *(report.measured.remarks if report.measured else ())]
     if report.cut:
         notes.insert(0, f"cut short: {report.cut.why}; what is missing was not measured")
@@ -181,7 +183,7 @@ _ONE_SIDED_UP_TO, _FIRST_FEW = 8, 4
 
 
 def verdict_sections(report: Report, *, everything: bool) -> list[Section]:
-    """The table, worst rows first; a long one omits SAME rows unless `everything`."""
+    """The table of all rows, worst first. Without `everything`, a long table omits SAME rows."""
     rows, rules, notes = report.rows, report.rules, list[str]()
     shown = _worst_first(rows)
     if not everything:
@@ -222,7 +224,7 @@ def verdict_sections(report: Report, *, everything: bool) -> list[Section]:
 
 
 def _verdict_word(row: Row, rules: Rules) -> str:
-    """The verdict, as tables show it: identical code on another model is not judged."""
+    """The verdict as tables show it: `not judged` for identical code on another GPU model."""
     same = row.same_code and row.verdict == "SAME"
     return _NOT_JUDGED if rules.other_model and same else row.verdict
 
@@ -286,7 +288,7 @@ def _rows_to_show(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 
 
 def called(record: Record) -> str:
-    """The kernel, with the engine of a collective."""
+    """The name of a record's kernel, followed by the engine of a collective."""
     return f"{record.kernel} {record.engine or ''}".rstrip()
 
 
@@ -296,7 +298,7 @@ def problem_text(record: Record) -> str:
 
 
 def reduction_text(record: Record) -> str:
-    """Operator and types."""
+    """A record's operator, element type and accumulator type."""
     acc = f" in {record.acc}" if record.acc != record.dtype and record.op != "mean" else ""
     return f"{record.reduced} {record.dtype}{acc}"
 
@@ -318,12 +320,13 @@ def shape_text(record: Record) -> str:
 
 
 def abbreviate(what: str) -> str:
-    """Abbreviated for a narrow column."""
+    """A problem's text, shortened for a narrow column."""
     return what.replace(" rows", "").replace("beside libraries", "beside").replace("starting ", "")
 
 
 def _cells(row: Row, shares: bool) -> tuple[str, str, str]:
-    """Old, new and the change; with `shares` as percentages of each card's ceiling, not us."""
+    """Old figure, new figure and change. The figures are times in us or, with `shares`, percentages
+    of each card's ceiling."""
 
     def figure(record: Record | None) -> str:
         if record is None:
@@ -345,7 +348,7 @@ def _limit_text(row: Row) -> str:
 
 
 def _machine_text(drift: ControlGroup) -> str:
-    """Why the verdict is MACHINE, and what to do."""
+    """The message for verdict MACHINE: its cause, and what to do."""
     return (
         f"MACHINE: {drift.text}, so the machine changed (clock, driver, other load, card) and no "
         "kernel is called slower or faster; look at `cudareduce info`, then measure again or make "
@@ -354,7 +357,8 @@ def _machine_text(drift: ControlGroup) -> str:
 
 
 def _noise_text(rows: Sequence[Row], rules: Rules) -> str:
-    """How far identical code moved, and whether that was subtracted from other rows."""
+    """A note on how much the times of identical code differ, and whether their drift is
+    subtracted."""
     same = [row for row in rows if row.same_code and (row.verdict == "SAME" or row.change)]
     text = f"{counted(len(same), 'kernel is', 'kernels are')} unchanged"
     moves = [log(row.change.ratio) for row in same if row.change]
@@ -374,7 +378,8 @@ def _noise_text(rows: Sequence[Row], rules: Rules) -> str:
 
 
 def _reasons(rows: Sequence[Row], what: Callable[[Record], str]) -> Iterator[str]:
-    """The reasons of each verdict, with the rows they apply to where they differ."""
+    """A note for each reason of each verdict. It names the rows if a verdict has several
+    reasons."""
     verdicts: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         verdicts.setdefault(row.verdict, {}).setdefault(reason_text(row), []).append(row)
@@ -395,7 +400,7 @@ def _is_other_version(row: Row) -> bool:
 
 
 def reason_text(row: Row) -> str:
-    """The reason of a verdict, and whether it is confirmed."""
+    """The reason of a verdict; for SLOWER also whether a second run confirmed it."""
     if row.verdict != "SLOWER":
         return row.reason
     sure = "confirmed in a fresh process" if row.confirmed else "unconfirmed"
@@ -403,7 +408,7 @@ def reason_text(row: Row) -> str:
 
 
 def _sentence(row: Row) -> str:
-    """The change, limit and reason of a row."""
+    """Change, limit and reason of a row, as one line of text."""
     limit = f"limit {_limit_text(row)}" if row.verdict == "SLOWER" else ""
     return ", ".join(filter(None, (_change_text(row), limit, reason_text(row)))) or "unchanged"
 
@@ -472,7 +477,7 @@ def skew_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _largest_change(changes: Mapping[str, Sequence[tuple[float, str]]]) -> str:
-    """The largest change of each name, in words."""
+    """The largest change of each name, as text, with the number of changes."""
     return "; ".join(
         f"{name} {max(some, key=lambda change: change[0])[1]}"
         + (f", the largest difference of {len(some)}" if len(some) > 1 else "")
@@ -518,7 +523,8 @@ def comment(report: Report, code_notes: Mapping[str, Sequence[str]]) -> str:
 def _kernel_block(
     rows: Sequence[Row], quiet: Sequence[Row], report: Report, code_notes: Sequence[str]
 ) -> str:
-    """One kernel: changed rows, counts of the others, machine code, next command."""
+    """One kernel's part of the comment: changed rows, counts of the others, machine code, next
+    command."""
     shares = report.rules.shares
     unit, name = "%ceil" if shares else "us", called(rows[0].record)
     table = tuple(
@@ -538,7 +544,7 @@ def _kernel_block(
 
 
 def _code_text(rows: Sequence[Row]) -> str:
-    """Whether machine code and source text have changed."""
+    """Whether machine code, source text and launch shape have changed, as text."""
     pairs = [(row.old, row.new) for row in rows if row.old and row.new]
 
     def differs(name: str) -> bool | None:
@@ -557,7 +563,7 @@ def _code_text(rows: Sequence[Row]) -> str:
 
 
 def _next(row: Row, against: Sequence[str]) -> str:
-    """The command to run next for a row."""
+    """The command that examines a row further."""
     record = row.record
     name = record.engine or record.kernel
     problem = ["--n", str(record.n), "--op", record.op, "--dtype", record.dtype]

@@ -110,7 +110,7 @@ class CheckRequest:
 
     @property
     def mode(self) -> str:
-        """The options that select what is compared, as messages name them."""
+        """The options that select the kind of check, as messages name them."""
         if self.library is not None:
             return f"--library {self.library.name}"
         if self.times is not None:
@@ -121,7 +121,7 @@ class CheckRequest:
 
     @property
     def mapped(self) -> Map | None:
-        """The parsed transform. Raises UsageError."""
+        """The transform of --map, parsed. Raises UsageError."""
         return None if self.map is None else read_map(self.map, "--map")
 
     @property
@@ -134,13 +134,13 @@ class CheckRequest:
 
     @property
     def reductions(self) -> list[Reduction]:
-        """Each operator with each type. Raises UsageError."""
+        """All requested reductions: each operator with each type. Raises UsageError."""
         ops, dtypes = self.op or ("sum",), self.dtype or ("float32",)
         return [reduction_of(op, dtype, None, self.mapped) for op, dtype in product(ops, dtypes)]
 
     @property
     def heads(self) -> tuple[Path, ...]:
-        """The kernel folders of this tree."""
+        """The folders of this tree's kernels."""
         return self.folders or (kernels_folder(),)
 
     @property

@@ -61,7 +61,7 @@ class Change:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval, as a share."""
+        """Half the width of the interval, as a share of the ratio."""
         return sqrt(self.high / self.low) - 1
 
 

@@ -57,18 +57,19 @@ class Traffic:
 
     @property
     def sectors_a_request(self) -> float:
-        """4 if lanes read adjacent 4-byte words, 32 if no two are close."""
+        """Sectors per request of a warp: 4 if lanes read adjacent 4-byte words, 32 if no two are
+        close."""
         return self.sectors / max(1, self.requests)
 
     @property
     def wavefronts_an_access(self) -> float:
-        """1 without bank conflicts."""
+        """Wavefronts per access to shared memory: 1 without bank conflicts."""
         return self.wavefronts / max(1, self.accesses)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The counts, and notes on kernels that could not be counted."""
+    """Memory traffic of several kernels, and notes on those that could not be counted."""
 
     traffic: tuple[Traffic, ...]
     notes: tuple[str, ...]
@@ -127,7 +128,7 @@ def _traffic(worker: Worker[_Counter], case: Case) -> Traffic | str:
 
 
 class _Counter:
-    """Runs in a worker process: the counting emulator, kept open between cases."""
+    """The counting emulator in a worker process, kept open between cases."""
 
     def __init__(self, cache: Path | None, parent: Parent) -> None:
         self._open = ExitStack()

@@ -40,7 +40,8 @@ class Trees:
 
 @contextmanager
 def open_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
-    """Both trees; a revision stays unpacked within the context. Raises UsageError."""
+    """Load the kernels of both trees. A git revision stays unpacked within the context. Raises
+    UsageError."""
     choices = head_choices(request, request.kernels, registry)
     with temporary_folder() as temporary:
         files = [Path(name) for name in request.kernels if name.endswith(SOURCES)]
@@ -52,7 +53,7 @@ def open_trees(request: CheckRequest, registry: Registry) -> Iterator[Trees]:
 
 
 def head_choices(request: CheckRequest, names: Sequence[str], registry: Registry) -> list[Choice]:
-    """The named kernels, else all of this tree's folders."""
+    """The named kernels of this tree, or all of them without names."""
     choices = registry.choose(names, external_files(request))
     if names:
         return choices
@@ -214,7 +215,8 @@ def stored_tree(
 
 
 def revision_of(stored: Run, now: DeviceInfo) -> str | None:
-    """The revision of a stored run; None if it has none or this machine compiles differently."""
+    """The git revision of a stored run; None if it has none, or if this machine's compiler or
+    driver differs."""
     git = stored.tool.get("git")
     revision = git.removesuffix("-dirty") if isinstance(git, str) else ""
     same = all(getattr(stored.device, name) == getattr(now, name) for name in _MADE_BY)

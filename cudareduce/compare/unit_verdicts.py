@@ -232,13 +232,14 @@ class UnitRow:
 
     @property
     def text(self) -> str:
-        """The causes, then other differences."""
+        """The causes of the verdict, then other differences."""
         causes, reasons = "; ".join(self.causes), "; ".join(self.reasons)
         return f"{causes} (also: {reasons})" if causes and reasons else causes or reasons
 
 
 def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> list[UnitRow]:
-    """A row per unit on either side; `other_compiler` is why machine code cannot be compared."""
+    """One row per unit of either side. `other_compiler` says why machine code cannot be
+    compared."""
     before = {unit.key: unit for unit in old.units}
     known = {(each.kernel, each.op, each.dtype): each for each in old.traffic}
     traffic = {
@@ -261,7 +262,8 @@ def _row(
     old: Unit | None, new: Unit, accesses: Sequence[Change], rules: tuple[str, ...],
     other_compiler: str | None,
 ) -> UnitRow:  # fmt: skip
-    """The verdict on one unit; changed memory accesses come first, none for identical code."""
+    """The verdict on one unit. Changes of memory accesses come first; identical code has no
+    changes."""
     changes: list[Change] = []
     if old and other_compiler:
         changes = [change for change in accesses if change.weight == "worse"]
@@ -289,7 +291,8 @@ def _row(
 
 
 def verdict_of(changes: Iterable[Change]) -> str:
-    """The verdict on all changes: WORSE if one is, BETTER unless one needs verifying."""
+    """The verdict on changes: WORSE if one is worse, BETTER if one is better and none needs
+    `verify`, else CHANGED."""
     weights = {change.weight for change in changes}
     if "worse" in weights:
         return "WORSE"

@@ -48,7 +48,7 @@ class Unit:
 
     @property
     def code_key(self) -> tuple[object, ...]:
-        """A key that is equal for identical machine code, whatever the kernel's name."""
+        """A key that is equal for identical machine code of kernels with different names."""
         sha = self.code.sha if self.code else self.cubin_sha
         return *self.key[1:], self.block, self.items, self.resources, sha
 
@@ -60,7 +60,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Takes the place of a unit that does not compile; never stored."""
+    """A unit that does not compile, with the first error. It is never stored."""
 
     kernel: str
     op: str
@@ -89,7 +89,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSet:
-    """All kernels compiled by one nvcc."""
+    """All units compiled by one nvcc: the content of a baseline file."""
 
     tool: Mapping[str, Any]
     nvcc: str
@@ -104,8 +104,8 @@ class CompiledSet:
 
 
 def to_json(compiled: CompiledSet) -> str:
-    """One unit per line, so that a diff shows which kernels changed; resources that are zero are
-    omitted."""
+    """The text of a baseline file. Each unit is one line, so that a diff shows which kernels
+    changed; resources that are zero are omitted."""
     head = asdict(replace(compiled, units=(), traffic=()))
     units = [unit_values(unit) for unit in compiled.units]
     for values in units:
@@ -156,7 +156,8 @@ def load(path: Path) -> CompiledSet:
 
 
 def _compiled_set(data: Mapping[str, Any]) -> CompiledSet:
-    """Parse a baseline. Raises Unfit. An empty one would let everything pass."""
+    """Parse a baseline file. Raises Unfit, also for an empty one, which would let every kernel
+    pass."""
     head = {"nvcc": str, "created": str, "tool": dict, "flags": list, "architectures": list,
             "units": list, "traffic": list}  # fmt: skip
     for name, kind in head.items():
@@ -204,7 +205,8 @@ def _unit(values: Any) -> Unit:
 
 
 def _read(kind: type[_Item], values: Any) -> _Item:
-    """A dataclass of texts and counts. Raises Unfit. Counts of newer versions are ignored."""
+    """Parse a dataclass of texts and counts. Raises Unfit. Unknown fields of newer versions are
+    ignored."""
     item = parse(kind, values)
     for f in fields(kind):  # type: ignore[arg-type]
         value = getattr(item, f.name)

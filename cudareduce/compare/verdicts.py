@@ -186,9 +186,9 @@ INTERRUPTED = Cut("interrupted", 130)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasured:
-    """The records of a measurement: `old` of kernels of the baseline tree, `new` of the others.
-    `cut` if it ended early."""
+class Measured:
+    """The records of one measurement: `old` are of the baseline tree's kernels, `new` of the
+    others. `cut` says why it ended early."""
 
     old: tuple[Record, ...] = ()
     new: tuple[Record, ...] = ()
@@ -198,7 +198,7 @@ class Remeasured:
     cut: Cut | None = None
 
     def as_run(self, now: Run, rounds: int) -> Run:
-        """The new records as a run that can become a baseline."""
+        """The new records as a run that can be stored as a baseline."""
         protocol = {
             **now.protocol, "rounds": rounds, "floors_us": dict(self.floors_us),
             "measured": list(self.protocols), "remarks": list(self.remarks), "max_time_s": None,
@@ -278,8 +278,8 @@ def _control_groups(rows: Iterable[Row], rules: Rules) -> Mapping[int | None, Co
 
 
 def _link_change(rows: Sequence[Row], rules: Rules) -> list[ControlGroup]:
-    """The change of the bandwidth of links between GPUs, measured in the rounds of collectives;
-    none if times are relative to it."""
+    """How much slower the links between GPUs became, from their bandwidth in the rounds of
+    collectives; none if times are relative to it."""
     moves = {
         log(before / after)
         for row in rows if row.old and row.new and not rules.shares
@@ -421,8 +421,8 @@ def _why_incomparable(old: Record, new: Record, rules: Rules) -> str:
 
 
 def _rounds(old: Record, new: Record, rules: Rules) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The round medians of both sides: the common rounds if paired; across cards the new ones
-    scaled by the ceilings."""
+    """The round medians of both records: only common rounds if paired; the new ones scaled by the
+    ceilings across cards."""
     if rules.paired and len(old.rounds_us) == len(new.rounds_us):
         both = [(a, b) for a, b in zip(old.rounds_us, new.rounds_us, strict=True) if a and b]
         return tuple(a for a, _ in both), tuple(b for _, b in both)
@@ -458,7 +458,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
 
 
 def launched_code(record: Record) -> tuple[object, ...] | None:
-    """The machine code and its launch; None if unknown."""
+    """The hash of a record's machine code with its launch configuration; None if unknown."""
     if record.cubin_sha is None:
         return None
     return record.cubin_sha, record.grid, record.passes, record.block, record.items
@@ -498,7 +498,7 @@ def _judge(
 
 
 def _with_cause(reason: str, old: Record, new: Record, change: Change) -> str:
-    """The reason, with the few independent rounds that autocorrelated ones are worth."""
+    """The reason, and how few independent rounds the autocorrelated ones are worth."""
     count = max(len(old.medians_us), len(new.medians_us))
     if not change.worth or change.worth > count / 2:
         return reason
@@ -510,8 +510,8 @@ def _with_cause(reason: str, old: Record, new: Record, change: Change) -> str:
 
 
 def _why_impossible(old: Record, new: Record, moved: float) -> str:
-    """Why the time of the faster side is impossible: it exceeds the memory bandwidth; else
-    empty."""
+    """Why the faster side's time is impossible, as it exceeds the memory bandwidth; empty if it is
+    possible."""
     faster, side = (old, "the baseline") if moved > 0 else (new, "the new run")
     share, of_peak = faster.pct_ceiling, faster.pct_peak
     waits = of_peak is None or of_peak > _WAITS_FOR_MEMORY
@@ -521,8 +521,8 @@ def _why_impossible(old: Record, new: Record, moved: float) -> str:
 
 
 def _clock_drift(old: Record, new: Record, moved: float, limit: float) -> str:
-    """The clock that moved in the same direction and explains at least half of the change and all
-    of it beyond the limit, in words."""
+    """The clock that explains the change, in words: it moved in the same direction by at least half
+    of the change and all of it beyond the limit."""
     for name, before, after in (
         ("SM", old.sm_mhz, new.sm_mhz), ("memory", old.memory_mhz, new.memory_mhz)
     ):  # fmt: skip

@@ -19,7 +19,7 @@ from cudareduce.backends.selection import BackendSpec
 from cudareduce.bench.settings import Settings
 from cudareduce.catalog.registry import Registry
 from cudareduce.compare.measure import Batch, Bencher, measure_in_fresh_process
-from cudareduce.compare.verdicts import Remeasured
+from cudareduce.compare.verdicts import Measured
 from cudareduce.errors import EnvironmentProblem, KernelFault
 from cudareduce.reduction.operators import reduction_of
 from cudareduce.results.store import load
@@ -60,7 +60,7 @@ def test_a_bias_of_a_process_is_not_confirmed(
     changed(tree)
     machine.factors["kernel_b"] = 1.1
 
-    def calm(*given: Any) -> Remeasured:
+    def calm(*given: Any) -> Measured:
         machine.factors.clear()
         return in_this_process(*given)
 
@@ -78,7 +78,7 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, look: int, kernel: str, last: int 
     """From one look to the last, a kernel's answers are wrong."""
     measured, count = Bencher.measure, [0]
 
-    def lying(self: Bencher, batches: Any) -> Remeasured:
+    def lying(self: Bencher, batches: Any) -> Measured:
         found = measured(self, batches)
         count[0] += 1
         if not look <= count[0] <= last:

@@ -20,7 +20,7 @@ from cudareduce.compare.report import Report, exit_code, verdict_sections
 from cudareduce.compare.request import CheckRequest, Judging, Thresholds, load_thresholds
 from cudareduce.compare.verdicts import (
     SAME_CODE,
-    Remeasured,
+    Measured,
     Row,
     Rules,
     compare,
@@ -353,20 +353,20 @@ def report(rows: Sequence[Row], *notes: str) -> Report:
     return Report(title="title", rows=rows, rules=FIVE, notes=notes)
 
 
-def measured(old: Sequence[Record], new: Sequence[Record]) -> Remeasured:
-    return Remeasured(old=tuple(old), new=tuple(new), floors_us={}, remarks=(), protocols=())
+def measured(old: Sequence[Record], new: Sequence[Record]) -> Measured:
+    return Measured(old=tuple(old), new=tuple(new), floors_us={}, remarks=(), protocols=())
 
 
 def decided(
-    first: Remeasured, longer: Callable[[int], Remeasured], *, stored: bool = True,
+    first: Measured, longer: Callable[[int], Measured], *, stored: bool = True,
     budget_s: float = 60.0,
 ) -> list[Row]:  # fmt: skip
     """The rows of a check whose first measurement gives `first`, and one with so many times the
     rounds what `longer` returns; the confirmation run gives the same as the last one."""
     request = CheckRequest(budget=budget_s, quiet=True, judging=Judging(), outputs=Outputs())
-    given: list[Remeasured] = []
+    given: list[Measured] = []
 
-    def measure(suspects: Sequence[Record] | None, times: int) -> Remeasured:
+    def measure(suspects: Sequence[Record] | None, times: int) -> Measured:
         given.append(first if suspects is None else longer(times))
         return given[-1]
 
@@ -383,7 +383,7 @@ def test_uncertain_rows_are_measured_longer() -> None:
     doubtful, slower = case(41.99, cubin_sha="x"), case(44.0, cubin_sha="x")
     asked: list[int] = []
 
-    def longer(times: int) -> Remeasured:
+    def longer(times: int) -> Measured:
         asked.append(times)
         return measured([OLD], [slower if times == 4 else doubtful])
 
