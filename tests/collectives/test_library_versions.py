@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudareduce.cli.measure import collective
 from cudareduce.collectives import library_versions
-from cudareduce.collectives.library_versions import check_library
-from cudareduce.compare.request import CheckRequest, Judging, Versions
-from cudareduce.errors import EnvironmentProblem, UsageError
 from cudareduce.libraries import cccl
 from cudareduce.reduction.operators import reduction_of
-from cudareduce.report.publish import Outputs
 from cudareduce.results.record import Run
-from cudareduce.results.store import to_json
+from cudareduce.results.store import load, to_json
 from tests.collectives import fake_cub, rank_processes
 from tests.conftest import read_result
 from tests.fake_gpu import fake_gpu
@@ -40,61 +37,6 @@ def old(folder: Path) -> Path:
 
 
 @pytest.fixture
-def request_of(old: Path) -> Callable[..., CheckRequest]:
-    def make(new: Path, **others: object) -> CheckRequest:
-        request = CheckRequest(
-            library=Versions("nccl", old, new), kernels=("all-reduce",), n=(1000,), op=("sum",),
-            dtype=("float32",), rounds=6, budget=60.0, device=0, time_limit=None, no_cache=False,
-            quiet=True, judging=Judging(threshold=0.02), outputs=Outputs(),
-        )  # fmt: skip
-        return replace(request, **others)  # type: ignore[arg-type]
-
-    return make
-
-
-@pytest.fixture
-def check(
-    cache: Path, tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., int]:
-    """`check_library` whose jobs are two ranks on simulated GPUs; `edit` changes their results."""
-    two_gpus(monkeypatch)
-
-    def checked(request: CheckRequest, edit: Callable[[Run], Run] = lambda run: run) -> int:
-        def job(ranks: int, argv: list[str], **_: object) -> int:
-            options = collective.make_context("collective", argv[1:]).params
-            rounds.append(options["rounds"])
-            records = rank_processes.measure_libraries(rank_processes.LibraryRun(
-                folder=tmp_path, cache=cache, engines=("nccl",), files=options["nccl"],
-                reductions=tuple(
-                    product([options["collective"]], [options["op"]], options["dtype"])
-                ),
-                sizes=options["n"], rounds=options["rounds"],
-            ))  # fmt: skip
-            run = edit(Run({}, H200, {"rounds": options["rounds"]}, tuple(records)))
-            Path(options["json"]).write_text(to_json(run))
-            return 0
-
-        monkeypatch.setattr("cudareduce.collectives.check.start_ranks", job)
-        return check_library(request)
-
-    return checked
-
-
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "gpu_count": lambda: 2, "default_ranks": lambda: 2,
-        "device_of": lambda ranks, request: H200,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(library_versions, name, value)
-
-
-#: The rounds of each job.
-rounds: list[int] = []
-Requested = Callable[..., CheckRequest]
-Check = Callable[..., int]
-
-
-@pytest.fixture
 def copy(old: Path, tmp_path: Path) -> Path:
     """The old library at another path."""
     path = tmp_path / "copy.so"
@@ -102,102 +44,145 @@ def copy(old: Path, tmp_path: Path) -> Path:
     return path
 
 
+Call = Callable[..., tuple[int, str, str]]
+#: Takes the number of ranks and the command line of each; returns the exit code.
+Start = Callable[..., int]
+
+
+def options_of(argv: list[str]) -> dict[str, Any]:
+    return collective.make_context("collective", argv[1:]).params
+
+
+@pytest.fixture
+def check(cudareduce: Call, old: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs `check --library nccl=old,NEW` on two fake GPUs, where `start` starts the ranks."""
+    for name, value in {
+        "gpu_count": lambda: 2, "default_ranks": lambda: 2,
+        "device_of": lambda ranks, request: H200,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(library_versions, name, value)
+
+    def call(new: Path, start: Start, *words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("cudareduce.collectives.check.start_ranks", start)
+        words = words or ("all-reduce", "--n", 1000)
+        return cudareduce("check", *words, "--library", f"nccl={old},{new}", "--rounds", 6,
+                          "--threshold", "2%", "--quiet")  # fmt: skip
+
+    return call
+
+
+@pytest.fixture
+def rounds() -> list[int]:
+    """The rounds of each job."""
+    return []
+
+
+@pytest.fixture
+def simulated(cache: Path, tmp_path: Path, rounds: list[int]) -> Start:
+    """Runs two ranks on simulated GPUs."""
+
+    def start(ranks: int, argv: list[str], **_: object) -> int:
+        options = options_of(argv)
+        rounds.append(options["rounds"])
+        reductions = product([options["collective"]], [options["op"]], options["dtype"])
+        records = rank_processes.measure_libraries(rank_processes.LibraryRun(
+            folder=tmp_path, cache=cache, engines=("nccl",), files=options["nccl"],
+            reductions=tuple(reductions), sizes=options["n"], rounds=options["rounds"],
+        ))  # fmt: skip
+        run = Run({}, H200, {"rounds": options["rounds"]}, tuple(records))
+        Path(options["json"]).write_text(to_json(run))
+        return 0
+
+    return start
+
+
 @pytest.mark.long
-def test_two_copies_of_nccl_are_the_same(
-    copy: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
-) -> None:
-    both = ("all-reduce", "reduce-scatter")
-    assert check(request_of(copy, kernels=both, n=(1000, 1001))) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("NCCL 2.28.9 against NCCL 2.28.9, NVIDIA H200")
-    assert "3 compared: 3 SAME" in printed
-    assert "reduce-scatter: skipped: all ranks must receive the same number" in printed
+def test_two_copies_of_nccl_are_the_same(copy: Path, check: Call, simulated: Start) -> None:
+    words = ("all-reduce", "reduce-scatter", "--n", "1000,1001")
+    code, out, err = check(copy, simulated, *words)
+    assert code == 0, out + err
+    assert out.startswith("NCCL 2.28.9 against NCCL 2.28.9, NVIDIA H200")
+    assert "3 compared: 3 SAME" in out
+    assert "reduce-scatter: skipped: all ranks must receive the same number" in out
 
 
 @pytest.mark.slow
 def test_a_slower_nccl_is_found_and_confirmed(
-    folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
+    folder: Path, check: Call, simulated: Start, rounds: list[int]
 ) -> None:
     slower = rank_processes.compile_nccl(folder, "slower", NOISE, "COST_US=10.5", "VERSION=23203")
-    rounds.clear()
-    assert check(request_of(slower)) == 1
-    printed = capsys.readouterr().out
-    assert "SLOWER" in printed
-    assert "confirmed in a fresh process" in printed
-    assert "version 2.28.9, now 2.32.3" in printed
-    assert rounds == [6, 12]  # the second run confirms it
+    code, out, _ = check(slower, simulated)
+    assert (code, rounds) == (1, [6, 12])  # the second run confirms it
+    for words in ("SLOWER", "confirmed in a fresh process", "version 2.28.9, now 2.32.3"):
+        assert words in out
     quicker = rank_processes.compile_nccl(folder, "quicker", NOISE, "COST_US=9.5")
-    assert check(request_of(quicker)) == 0
-    assert "FASTER" in capsys.readouterr().out
+    code, out, _ = check(quicker, simulated)
+    assert (code, "FASTER" in out) == (0, True)
 
 
 @pytest.mark.long
-def test_a_wrong_nccl_is_found(
-    folder: Path, request_of: Requested, check: Check, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_nccl_is_found(folder: Path, check: Call, simulated: Start) -> None:
     wrong = rank_processes.compile_nccl(folder, "wrong", "LEAVES_OUT")
-    assert check(request_of(wrong)) == 3
-    assert "WRONG" in capsys.readouterr().out
+    code, out, _ = check(wrong, simulated)
+    assert (code, "WRONG" in out) == (3, True)
 
 
 @pytest.mark.long
 def test_an_nccl_that_does_not_start_is_an_error(
-    folder: Path, request_of: Requested, check: Check
+    folder: Path, check: Call, simulated: Start
 ) -> None:
+    def skip_all(ranks: int, argv: list[str], **_: object) -> int:
+        simulated(ranks, argv)
+        path = Path(options_of(argv)["json"])
+        run = load(path)
+        skipped = next(r for r in run.records if r.verdict == "skip")
+        records = tuple(replace(skipped, engine=r.engine) for r in run.records)
+        path.write_text(to_json(replace(run, records=records)))
+        return 0
+
     broken = rank_processes.compile_nccl(folder, "broken", "NO_COMMUNICATOR")
-    with pytest.raises(EnvironmentProblem, match="nothing was compared"):
-        check(request_of(broken), replace_all)
-    assert check(request_of(broken)) == 1  # GONE
+    code, _, err = check(broken, skip_all)
+    assert (code, "nothing was compared" in err) == (6, True)
+    code, out, _ = check(broken, simulated)
+    assert (code, "1 GONE" in out) == (1, True)
 
 
-def replace_all(run: Run) -> Run:
-    """The run with every record replaced by a skipped one."""
-    gone = next(r for r in run.records if r.verdict == "skip")
-    return replace(run, records=tuple(replace(gone, engine=r.engine) for r in run.records))
+def test_ranks_are_started_with_both_files(old: Path, copy: Path, check: Call) -> None:
+    """The exit code of the ranks is in the error."""
+    jobs: list[dict[str, Any]] = []
 
-
-def test_ranks_are_started_with_both_files(
-    old: Path, copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command line of the ranks; their exit code is in the error."""
-    two_gpus(monkeypatch)
-    given: list[dict[str, object]] = []
-
-    def started(size: int, argv: list[str], *, printing: bool, deadline: object) -> int:
-        given.append(collective.make_context("collective", argv[1:]).params)
+    def start(size: int, argv: list[str], *, printing: bool, deadline: object) -> int:
+        jobs.append(options_of(argv))
         assert (size, argv[0], printing) == (2, "collective", False)
         return 6
 
-    monkeypatch.setattr("cudareduce.collectives.check.start_ranks", started)
-    with pytest.raises(EnvironmentProblem, match="ended with code 6: see their"):
-        check_library(request_of(copy, kernels=("reduce",), op=("max",), no_cache=True))
-    (options,) = given
-    assert {name: options[name] for name in ("collective", "n", "op", "dtype", "rounds")} == {
+    words = ("reduce", "--n", 1000, "--op", "max", "--no-cache")
+    code, _, err = check(copy, start, *words)
+    assert (code, "ended with code 6: see their" in " ".join(err.split())) == (6, True)
+    (options,) = jobs
+    expected: dict[str, object] = {
         "collective": "reduce", "n": (1000,), "op": "max", "dtype": ("float32",), "rounds": 6,
+        "engine": "nccl", "nccl": (old, copy), "backend": "cuda", "quiet": True, "no_cache": True,
     }  # fmt: skip
-    assert (options["engine"], options["nccl"]) == ("nccl", (old, copy))
-    assert (options["backend"], options["quiet"], options["no_cache"]) == ("cuda", True, True)
+    assert {name: options[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("by_rank", [False, True])
 def test_an_interrupt_before_the_first_result_is_not_an_error_of_the_environment(
-    copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch, by_rank: bool
+    copy: Path, check: Call, by_rank: bool
 ) -> None:
     """Also if only the ranks receive the signal, and end with code 130."""
-    two_gpus(monkeypatch)
 
     def interrupted(*_: object, **__: object) -> int:
         if by_rank:
             return 130
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cudareduce.collectives.check.start_ranks", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        check_library(request_of(copy))
+    assert check(copy, interrupted)[0] == 130
 
 
 def test_a_wrong_option_for_library_versions_is_named(
-    cudareduce: Callable[..., tuple[int, str, str]], old: Path, copy: Path, tmp_path: Path
+    cudareduce: Call, old: Path, copy: Path, tmp_path: Path
 ) -> None:
     """Valid options need two GPUs; an invalid option is named."""
     nccl, cub = f"nccl={old},{copy}", fake_cub.tree(tmp_path / "a", 3_004_000)
@@ -225,15 +210,15 @@ def test_a_wrong_option_for_library_versions_is_named(
 
 @pytest.mark.long
 def test_versions_of_a_library_are_not_compared_under_a_launcher(
-    copy: Path, request_of: Requested, monkeypatch: pytest.MonkeyPatch
+    cudareduce: Call, old: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="starts its ranks itself: run it without torchrun"):
-        check_library(request_of(copy))
+    code, _, err = cudareduce("check", "--library", f"nccl={old},{copy}")
+    why = "starts its ranks itself: run it without torchrun"
+    assert (code, why in " ".join(err.split())) == (2, True)
 
 
-Call = Callable[..., tuple[int, str, str]]
 CUB_3_4, CUB_3_6 = 3_004_000, 3_006_000
 
 
