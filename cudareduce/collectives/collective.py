@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -169,7 +169,7 @@ def _run_as_rank(
     for remark in remarks:
         say(remark, quiet)
     timed = has_own_gpu(comm, placement, spec, quiet=quiet)
-    libraries, missing = requested_libraries(request, timed=timed)
+    libraries, missing = requested_libraries(request.engine, request.nccl, timed=timed)
     require_equal(comm, [str(library) for library in libraries])
     say(missing, quiet)
     experiment = CollectiveExperiment(
@@ -198,12 +198,12 @@ def _run_as_rank(
 
 
 def requested_libraries(
-    request: CollectiveRequest, *, timed: bool
-) -> tuple[tuple[RequestedLibrary, ...], str]:  # fmt: skip
-    """The requested libraries, and a remark. By default NCCL if times are measured; the remark says
-    why it cannot be loaded."""
-    if request.engine or request.nccl:
-        return select_libraries(request.engine or ("nccl",), request.nccl), ""
+    names: Sequence[str], files: Sequence[Path], *, timed: bool
+) -> tuple[tuple[RequestedLibrary, ...], str]:
+    """The libraries among the engines `names`, and a remark. Without names and files: NCCL if times
+    are measured. The remark is the reason why NCCL cannot be loaded."""
+    if names or files:
+        return select_libraries(names or ("nccl",), files), ""
     if not timed:
         return (), ""
     try:

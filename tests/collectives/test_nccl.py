@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cudareduce.collectives.collective import CollectiveRequest, requested_libraries
+from cudareduce.collectives.collective import requested_libraries
 from cudareduce.collectives.names import COLLECTIVES, Collective
 from cudareduce.collectives.nccl import Nccl, RequestedLibrary, load_nccl, version_in, version_text
 from cudareduce.errors import EnvironmentProblem, UsageError
-from cudareduce.report.publish import Outputs
 from cudareduce.report.ranks import rank_sections
 from cudareduce.results.record import Run
 from tests.collectives.rank_processes import LibraryRun, compile_nccl, measure_libraries
@@ -161,28 +160,19 @@ def test_multicast_is_off_unless_the_environment_sets_it(
 def test_nccl_is_an_engine_by_default_if_times_are_measured(
     monkeypatch: pytest.MonkeyPatch, nccl: Path
 ) -> None:
-    def request(*engine: str, files: tuple[Path, ...] = ()) -> CollectiveRequest:
-        return CollectiveRequest(
-            collective="all-reduce", n=(8,), op="sum", dtype=("float32",), engine=engine,
-            nccl=files, rounds=9, folders=(), outputs=Outputs(), ranks=None, backend="auto",
-            meet=None, no_cache=False, quiet=False, argv=(),
-        )  # fmt: skip
-
     found = RequestedLibrary("nccl", "nccl")
     monkeypatch.setattr("cudareduce.collectives.collective.load_nccl", lambda path: load_nccl(nccl))
-    assert requested_libraries(request(), timed=True) == ((found,), "")
-    assert requested_libraries(request(), timed=False) == ((), "")
-    assert requested_libraries(request("host"), timed=True) == ((), "")
-    assert requested_libraries(request("nccl"), timed=False) == ((found,), "")
-    assert requested_libraries(request(files=(nccl,)), timed=True)[0] == (
-        replace(found, file=nccl),
-    )
+    for names, timed, libraries in (
+        ((), True, (found,)), ((), False, ()), (("host",), True, ()), (("nccl",), False, (found,)),
+    ):  # fmt: skip
+        assert requested_libraries(names, (), timed=timed) == (libraries, "")
+    assert requested_libraries((), (nccl,), timed=True)[0] == (replace(found, file=nccl),)
 
     def none(path: Path | None) -> Nccl:
         raise EnvironmentProblem("NCCL was not found: so install it")
 
     monkeypatch.setattr("cudareduce.collectives.collective.load_nccl", none)
-    assert requested_libraries(request(), timed=True) == (
+    assert requested_libraries((), (), timed=True) == (
         (), "NCCL is not among the engines: NCCL was not found: so install it."
     )  # fmt: skip
 
