@@ -69,7 +69,8 @@ EXIT_CODES = {
     1: "a kernel is SLOWER, WORSE, BROKEN or GONE",
     2: "invalid option, unknown name, or a file that cannot be read, parsed or compiled",
     3: "a result is WRONG",
-    4: "nothing was decided: MACHINE, out of time, all UNCERTAIN or NEW, or one with `--strict`",
+    4: "nothing was decided: MACHINE, out of time, all UNCERTAIN or NEW, one with `--strict`, or a "
+    "slowdown in `compare` that may be drift",
     5: "the baseline is missing, or was measured on another machine",
     6: "no usable GPU, driver, library or compiler",
     70: "internal error",

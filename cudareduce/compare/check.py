@@ -51,6 +51,7 @@ from cudareduce.compare.verdicts import (
     Rules,
     apply_drift,
     compare,
+    joined,
     require_evidence,
 )
 from cudareduce.distributions import binomial_upper_limit
@@ -99,7 +100,7 @@ def check(
     rows = compare(stored.records if stored else first.old, first.new, rules)
     if cut:  # kernels missing from an interrupted run are UNCERTAIN, not GONE
         rows = [
-            _uncertain(row, f"not measured: {cut.why}")
+            row.as_uncertain(f"not measured: {cut.why}")
             if row.verdict == "GONE" and row.new is None else row
             for row in rows
         ]  # fmt: skip
@@ -204,13 +205,13 @@ def _confirm_row(first: Row, second: Row | None) -> Row:
         if second is not None and second.verdict == "WRONG":
             return second
         why = second.reason if second else "it is missing"
-        return _uncertain(first, f"not measured again: {why}")
+        return first.as_uncertain(f"not measured again: {why}")
     if second.verdict == "SLOWER":
         return replace(second, confirmed=True)
     reason = f"{_first_change_text(first)}, not confirmed by a second measurement"
     if second.verdict == "FASTER":
-        return replace(_uncertain(second, reason), confirmed=False)
-    return replace(second, reason="; ".join(filter(None, (reason, second.reason))), confirmed=False)
+        return replace(second.as_uncertain(reason), confirmed=False)
+    return replace(second, reason=joined(reason, second.reason), confirmed=False)
 
 
 def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
@@ -221,14 +222,9 @@ def _with_wrong(rows: Sequence[Row], found: Sequence[Row]) -> list[Row]:
 
 def _mark_unconfirmed(rows: Sequence[Row], why: str) -> list[Row]:
     return [
-        _uncertain(row, "; ".join(filter(None, (_first_change_text(row), why))))
-        if row.verdict == "SLOWER" else row
+        row.as_uncertain(_first_change_text(row), why) if row.verdict == "SLOWER" else row
         for row in rows
     ]  # fmt: skip
-
-
-def _uncertain(row: Row, reason: str) -> Row:
-    return replace(row, verdict="UNCERTAIN", reason=reason)
 
 
 def _first_change_text(row: Row) -> str:

@@ -25,6 +25,7 @@ from cudareduce.compare.verdicts import (
     Row,
     Rules,
     host_only,
+    joined,
     machine,
 )
 from cudareduce.errors import BaselineError, worst_exit_code
@@ -404,7 +405,7 @@ def reason_text(row: Row) -> str:
     if row.verdict != "SLOWER":
         return row.reason
     sure = "confirmed in a fresh process" if row.confirmed else "unconfirmed"
-    return "; ".join(filter(None, (sure, row.reason)))
+    return joined(sure, row.reason)
 
 
 def _sentence(row: Row) -> str:
@@ -535,7 +536,7 @@ def _kernel_block(
         f"{counted(len(rows) - _MOST_ROWS, 'more row')}" if len(rows) > _MOST_ROWS else "",
         f"also {counts_text(quiet, report.rules)}" if quiet else "",
         *dict.fromkeys(f"{row.verdict}: {why}" for row in rows if (why := reason_text(row))),
-        "; ".join(filter(None, (_code_text(rows), *code_notes))),
+        joined(_code_text(rows), *code_notes),
     ]
     header = ("verdict", "what", f"old {unit}", f"new {unit}", "change")
     text = to_markdown([Section(name, header, table, tuple(filter(None, notes)), 2)])

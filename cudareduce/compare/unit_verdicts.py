@@ -41,7 +41,7 @@ _RELOADED = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """A figure that differs, with its old and new value, and whether that is worse."""
 
     name: str
@@ -49,7 +49,7 @@ class Change:
     weight: Weight
 
 
-def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
+def unit_differences(old: Unit, new: Unit) -> Iterator[Difference]:
     """The differences between a unit compiled from two trees: launch shape, resources, resident
     warps and instruction counts."""
     reshaped = (old.block, old.items) != (new.block, new.items)
@@ -62,10 +62,10 @@ def unit_changes(old: Unit, new: Unit) -> Iterator[Change]:
         yield from _changed(what, value, after[name], costs if name in _COSTLY else "neutral")
     yield from _warps(old, new, reshaped)
     if old.code is not None and new.code is not None:
-        yield from _code_changes(old, new, reshaped)
+        yield from _code_differences(old, new, reshaped)
 
 
-def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
+def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Difference]:
     """The change in resident warps. If the launch shape changed, only registers count: for small
     blocks, relative to the items they hold, and if half of the warps or fewer are left."""
     shown = [resident_warps(unit.resources, unit.block, unit.arch) for unit in (old, new)]
@@ -80,7 +80,7 @@ def _warps(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
     yield from _changed("resident_warps", shown[0], shown[1], weight)
 
 
-def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
+def _code_differences(old: Unit, new: Unit, reshaped: bool) -> Iterator[Difference]:
     assert old.code is not None
     assert new.code is not None
     before, after = counts_of(old.code.opcodes), counts_of(new.code.opcodes)
@@ -90,7 +90,7 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
         name = {"all": "instructions", "local": "local_instructions", "double":
                 "double_instructions"}.get(kind, kind)  # fmt: skip
         if kind == "barriers" and now < was and not reshaped:
-            yield _decrease_changes(name, was, now)
+            yield _decrease(name, was, now)
             continue
         yield from _changed(name, was, now, _weight_of(kind, was, now, more, reshaped))
     share = [counts["wide_loads"] / max(counts["global_loads"], 1) for counts in (before, after)]
@@ -107,9 +107,9 @@ def _code_changes(old: Unit, new: Unit, reshaped: bool) -> Iterator[Change]:
     moved = [*differences(old.code.opcodes, new.code.opcodes)]
     if moved:
         rest = f" and {len(moved) - _MOST_OPCODES} more" if len(moved) > _MOST_OPCODES else ""
-        yield Change("opcodes", ", ".join(islice(moved, _MOST_OPCODES)) + rest, "neutral")
+        yield Difference("opcodes", ", ".join(islice(moved, _MOST_OPCODES)) + rest, "neutral")
     elif old.code.sha != new.code.sha:
-        yield Change(
+        yield Difference(
             "operands", "the same opcodes in another order or on other operands", "neutral"
         )
 
@@ -137,16 +137,16 @@ def _weight_of(kind: str, was: int, now: int, more: float, reshaped: bool) -> We
             return "neutral"
 
 
-def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
+def traffic_differences(old: Traffic, new: Traffic) -> Iterator[Difference]:
     """The differences in memory traffic for the same reduction."""
     reshaped = (old.block, old.items) != (new.block, new.items)
     ratio = _RESHAPED if reshaped else _SHARE
-    yield from _growth_changes("bytes_read", old.read_bytes, new.read_bytes, _SHARE)
+    yield from _growth("bytes_read", old.read_bytes, new.read_bytes, _SHARE)
     for name in ("sectors_a_request", "wavefronts_an_access"):
-        yield from _growth_changes(name, getattr(old, name), getattr(new, name), ratio)
+        yield from _growth(name, getattr(old, name), getattr(new, name), ratio)
     if new.unfenced and not old.unfenced:
         text = f"unfenced atomics or flags after a store {new.unfenced}, was 0"
-        yield Change("unfenced", text, "worse")
+        yield Difference("unfenced", text, "worse")
     if reshaped:
         if old.fenced_blocks and not new.fenced_blocks:
             yield from _changed("blocks_with_a_fence", old.fenced_blocks, 0, "worse")
@@ -161,17 +161,17 @@ def traffic_changes(old: Traffic, new: Traffic) -> Iterator[Change]:
         ("shuffles_and_votes", old.collectives, new.collectives, _TWICE),
     )
     for name, was, now, limit in counts:
-        yield from _growth_changes(name, was, now, limit)
+        yield from _growth(name, was, now, limit)
     if new.barriers < old.barriers:
-        yield _decrease_changes("barriers_of_blocks", old.barriers, new.barriers)
+        yield _decrease("barriers_of_blocks", old.barriers, new.barriers)
     else:
-        yield from _growth_changes("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
+        yield from _growth("barriers_of_blocks", old.barriers, new.barriers, _TWICE)
     fewer = new.fenced_blocks < old.fenced_blocks
     weight: Weight = "worse" if fewer else "neutral"
     yield from _changed("blocks_with_a_fence", old.fenced_blocks, new.fenced_blocks, weight)
 
 
-def _growth_changes(name: str, was: float, now: float, limit: float) -> Iterator[Change]:
+def _growth(name: str, was: float, now: float, limit: float) -> Iterator[Difference]:
     weight: Weight = "neutral"
     if now > was * limit:
         weight = "worse"
@@ -180,17 +180,17 @@ def _growth_changes(name: str, was: float, now: float, limit: float) -> Iterator
     yield from _changed(name, was, now, weight)
 
 
-def _decrease_changes(name: str, was: int, now: int) -> Change:
+def _decrease(name: str, was: int, now: int) -> Difference:
     """A smaller number of operations that the result may depend on, such as barriers. Only `verify`
     shows whether the kernel is still right."""
     text = f"{name.replace('_', ' ')} fell from {was} to {now}: run verify"
-    return Change(name, text, "verify")
+    return Difference(name, text, "verify")
 
 
-def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> Iterator[Change]:
+def _changed(name: str, was: float | str, now: float | str, weight: Weight) -> Iterator[Difference]:
     old, new = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in (was, now))
     if old != new:
-        yield Change(name, f"{name.replace('_', ' ')} {new}, was {old}", weight)
+        yield Difference(name, f"{name.replace('_', ' ')} {new}, was {old}", weight)
 
 
 #: What each verdict means, and whether it fails the command, from worst to best.
@@ -243,7 +243,7 @@ def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> li
     before = {unit.key: unit for unit in old.units}
     known = {(each.kernel, each.op, each.dtype): each for each in old.traffic}
     traffic = {
-        key: list(traffic_changes(known[key], each))
+        key: list(traffic_differences(known[key], each))
         for each in new.traffic if (key := (each.kernel, each.op, each.dtype)) in known
     }  # fmt: skip
     rows = []
@@ -259,16 +259,16 @@ def compare_units(old: Side, new: Side, other_compiler: str | None = None) -> li
 
 
 def _row(
-    old: Unit | None, new: Unit, accesses: Sequence[Change], rules: tuple[str, ...],
+    old: Unit | None, new: Unit, accesses: Sequence[Difference], rules: tuple[str, ...],
     other_compiler: str | None,
 ) -> UnitRow:  # fmt: skip
     """The verdict on one unit. Changes of memory accesses come first; identical code has no
     changes."""
-    changes: list[Change] = []
+    changes: list[Difference] = []
     if old and other_compiler:
         changes = [change for change in accesses if change.weight == "worse"]
     elif old and not old.same_as(new):
-        changes = [*accesses, *unit_changes(old, new)]
+        changes = [*accesses, *unit_differences(old, new)]
     worse = [change for change in changes if change.weight == "worse"]
     others = sorted(
         (change for change in changes if change.weight != "worse"),
@@ -290,7 +290,7 @@ def _row(
     return UnitRow(old, new, verdict_of(changes), reasons, causes, names)
 
 
-def verdict_of(changes: Iterable[Change]) -> str:
+def verdict_of(changes: Iterable[Difference]) -> str:
     """The verdict on changes: WORSE if one is worse, BETTER if one is better and none needs
     `verify`, else CHANGED."""
     weights = {change.weight for change in changes}

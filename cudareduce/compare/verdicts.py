@@ -155,6 +155,10 @@ class Row:
         assert either is not None
         return either
 
+    def as_uncertain(self, *reasons: str) -> Row:
+        """The row with verdict UNCERTAIN for these reasons."""
+        return replace(self, verdict="UNCERTAIN", reason=joined(*reasons))
+
     @property
     def in_doubt(self) -> bool:
         """True if the row is UNCERTAIN and a longer measurement may decide it."""
@@ -206,6 +210,11 @@ class Measured:
         return replace(now, protocol=protocol, records=self.new)
 
 
+def joined(*parts: str) -> str:
+    """The parts that are not empty, separated by semicolons."""
+    return "; ".join(filter(None, parts))
+
+
 def compare(old: Sequence[Record], new: Sequence[Record], rules: Rules) -> list[Row]:
     """One row per case that has a time or a result on either side, in the order of `new`."""
     pairs = [pair for pair in _pair(old, new) if not _is_empty(*pair)]
@@ -242,8 +251,7 @@ def apply_drift(rows: Sequence[Row], rules: Rules) -> list[Row]:
     if machine(rows, rules) is None:
         return list(rows)
     return [
-        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (_MACHINE, row.reason))))
-        if row.verdict in ("SLOWER", "FASTER") else row
+        row.as_uncertain(_MACHINE, row.reason) if row.verdict in ("SLOWER", "FASTER") else row
         for row in rows
     ]  # fmt: skip
 
@@ -307,7 +315,7 @@ def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, r
         low, high = log(change.low) - common, log(change.high) - common
         alone = row.verdict == "SAME" and (low > limit or high < -limit)
         if rules.same_code and alone and not drifted and not rules.shares:
-            return replace(row, verdict="UNCERTAIN", reason=_ALONE)
+            return row.as_uncertain(_ALONE)
         return row
     if control is None:
         return row
@@ -319,7 +327,7 @@ def _with_control_group(row: Row, control: ControlGroup | None, drifted: bool, r
             f"changes of unchanged kernels scatter by {100 * expm1(control.deviation):.1f} % "
             "(standard deviation) between these runs: measure both again"
         )
-    reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
+    reason = joined(reason, *_other_differences(old, new))
     return replace(row, verdict=verdict, reason=reason, change=change, taken_out=control)
 
 
@@ -350,7 +358,7 @@ def require_evidence(rows: Sequence[Row], rules: Rules) -> list[Row]:
             f"(scatter {100 * expm1(deviation):.1f} %): {_REMEDY}"
         )
     return [
-        replace(row, verdict="UNCERTAIN", reason="; ".join(filter(None, (reason, row.reason))))
+        row.as_uncertain(reason, row.reason)
         if row.verdict in ("SLOWER", "FASTER") and row.change
         and abs(log(row.change.ratio) - common) <= hypot(drift, log1p(row.change.half_width))
         else row
@@ -453,7 +461,7 @@ def _row(old: Record | None, new: Record | None, change: Change | None, rules: R
         verdict, reason = "UNCERTAIN", _why_incomparable(old, new, rules)
     else:
         verdict, reason = _judge(old, new, change, threshold, rules)
-    reason = "; ".join(filter(None, (reason, *_other_differences(old, new))))
+    reason = joined(reason, *_other_differences(old, new))
     return Row(old, new, verdict, reason, threshold, change)
 
 
