@@ -579,12 +579,18 @@ class BareFile:
                 if "does not compile" in str(refused):
                     error = error or _first_error(str(refused))
                     break
-                if adopted.kernels and not self._is_fixed(main, kernel, guess, own):
-                    continue
+                if guess.shape and adopted.kernels:
+                    double = replace(guess, shape=(2 * guess.shape[0], guess.shape[1]))
+                    if self._fits(main, kernel, double, own):
+                        continue  # its code does not fix the number of elements
                 for program in (one.program for one in adopted.kernels if one.program):
                     if best is None or program.fit > best.program.fit:
                         best = Recognised(kernel, guess, program)
                 if best is not None and best.program.fit == 1:
+                    few = replace(guess, grid="few")
+                    strides = guess.grid == "cover" and "gridDim" in function.body
+                    if strides and not self.options.grid and self._fits(main, kernel, few, own):
+                        return replace(best, guess=replace(guess, grid="fill"))
                     return best
                 if first is None and self.options.arg and not adopted.kernels:
                     near = adopt(made, self.cache, self.requested, own)
@@ -628,19 +634,15 @@ class BareFile:
             found.append(Recognised(kernel, guess, wrong[0]))
         return found[0] if found else None
 
-    def _is_fixed(
+    def _fits(
         self, main: CompiledMain, kernel: BareKernel, guess: Guess, deadline: Deadline
     ) -> bool:
-        """False if a kernel that reduces a number of elements that its code contains also reduces
-        twice as many."""
-        if guess.shape is None:
-            return True
-        n, rows = guess.shape
-        made = self._recorded(main, kernel, replace(guess, shape=(2 * n, rows)))
+        """True if the results of a launch fit a reduction on every input."""
+        made = self._recorded(main, kernel, guess)
         if not made:
-            return True
+            return False
         found = adopt(made, self.cache, self.requested, deadline, nearest=False)
-        return not any(one.program and one.program.fit == 1 for one in found.kernels)
+        return any(one.program and one.program.fit == 1 for one in found.kernels)
 
     def _fixed(self, kernel: BareKernel, blocks: Sequence[int]) -> Iterator[Guess]:
         """Launches of a kernel that gets no whole number, on as many elements as its code has

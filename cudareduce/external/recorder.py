@@ -32,9 +32,6 @@ from cudareduce.external.trace import Trace, parse_trace
 
 #: Elements that a host function without a main() is called with: the first that it can launch.
 DEFAULT_SIZES = (1 << 20, 1 << 16, 1 << 12, 1 << 10, 64)
-#: Elements that are tried where nothing else is asked for; the last ones are beyond 2^24.
-SIZES = (1, 2, 31, 32, 33, 255, 256, 257, 1000, 1023, 1024, 4099, 65536, 100003, 1 << 20,
-         (1 << 24) + 256, (1 << 24) + 259)  # fmt: skip
 #: Arguments and typed lines for a main() that launches nothing without.
 _GUESSED_INPUT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("1048576",), ""),
@@ -193,7 +190,7 @@ class HostFile:
         return self._record_main(executable)
 
     def record_sizes(
-        self, sizes: Sequence[int] = SIZES, function: str | None = None
+        self, sizes: Sequence[int], function: str | None = None
     ) -> tuple[Recording, ...]:
         """Recordings of the same program with other numbers of elements, as near to `sizes` as it
         can be called; () if nothing in it sets the number of elements. `function` is a host
