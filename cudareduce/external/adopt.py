@@ -53,8 +53,6 @@ _TOO_SLOW = (
     "cannot be identified in time: its launches take too long on the emulator, so let the file use "
     "fewer elements or blocks, or give a longer --max-time"
 )
-#: What the type of a pointer to a function contains.
-_FUNCTION = "(*)("
 #: More results than this are not counted by running a size.
 _COUNTED = 2**17
 
@@ -389,10 +387,8 @@ class _Search:
 
 
 def _takes_unknown_function(launch: Launch) -> bool:
-    return any(
-        isinstance(argument, Scalar) and _FUNCTION in argument.type and not argument.functions
-        for argument in launch.arguments
-    )
+    scalars = (argument for argument in launch.arguments if isinstance(argument, Scalar))
+    return any(held.buffer is None for scalar in scalars for _, held in scalar.functions)
 
 
 def _rank(identity: Identity) -> tuple[float, bool]:

@@ -178,16 +178,11 @@ class HostFile:
         default_factory=dict, compare=False, repr=False
     )
 
-    def record(self, size: int | None = None) -> tuple[Recording, ...]:
+    def record(self) -> tuple[Recording, ...]:
         """What the host code launches: one recording of main(), or, where there is none, one of
-        each host function that launches, called with `size` elements. Raises RecordingError if
-        nothing can be recorded."""
+        each host function that launches. Raises RecordingError if nothing can be recorded."""
         executable = self._main()
-        if executable is None:
-            return self._functions((), DEFAULT_SIZES if size is None else (size,))
-        if size is not None:
-            return self._main_sizes(executable, (size,))
-        return self._record_main(executable)
+        return self._functions() if executable is None else self._record_main(executable)
 
     def record_sizes(
         self, sizes: Sequence[int], function: str | None = None
@@ -252,14 +247,14 @@ class HostFile:
         if executable.problem and run.ended and "SIGILL" in run.ended:
             raise RecordingError(executable.problem)
         with suppress(UsageError):
-            return self._functions((), DEFAULT_SIZES)
+            return self._functions()
         raise RecordingError(_no_launch(self.path.name, "main()", run))
 
-    def _functions(self, names: Sequence[str], sizes: Sequence[int]) -> tuple[Recording, ...]:
-        executable = self.build(self.text(), names)
+    def _functions(self) -> tuple[Recording, ...]:
+        executable = self.build(self.text(), ())
         if not executable.called:
             raise RecordingError(f"{self.path.name} has no host code that launches a kernel.")
-        recorded = [self._function(one, sizes) for one in self._called(executable)]
+        recorded = [self._function(one, DEFAULT_SIZES) for one in self._called(executable)]
         recordings = tuple(one for one in recorded if isinstance(one, Recording))
         if not recordings:
             raise RecordingError(str(recorded[0]))
@@ -452,7 +447,6 @@ class HostFile:
             buffers=run.trace.buffers,
             steps=run.trace.steps,
             again=run.trace.again,
-            output=run.output,
             ended=run.ended,
             include=self.include,
             define=self.define,

@@ -46,7 +46,7 @@ class Scalar:
 
     `pointers` are the members of a struct that point into a buffer: (offset in `data`, pointer);
     their element type is that of the allocation. `functions` are pointers to device functions, each
-    with the address in a variable of the device that holds the same one.
+    with the address in a variable of the device that holds the same one, if any does.
     """
 
     type: str
@@ -146,7 +146,6 @@ class Recording:
     size: int | None  # the n that this run was asked for; None: the size in the file
     buffers: tuple[DeviceBuffer, ...]
     steps: tuple[Step, ...]
-    output: tuple[str, ...]  # at most 20 lines of its standard output
     ended: str | None = None  # why the host ended early, in words; None: it returned
     varied: str | None = None  # what sets the size: "argument 1 of main", "const int N, line 7"
     source: str | None = None

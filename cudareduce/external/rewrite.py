@@ -39,13 +39,8 @@ class HostProgram:
     """C++ for g++ and what is in it."""
 
     text: bytes
-    kernels: frozenset[str]
     functions: tuple[HostFunction, ...]
     bodies: tuple[tuple[int, int, int], ...]  # (first line, last line, first byte) of each function
-
-    @property
-    def has_main(self) -> bool:
-        return any(function.name == "main" for function in self.functions)
 
 
 def rewrite(source: Preprocessed, blank: frozenset[int] = frozenset()) -> HostProgram:
@@ -84,9 +79,7 @@ class _Rewriter:
         ):
             newlines = text[start:end].count(b"\n") - replacement.count(b"\n")
             text = text[:start] + replacement + b"\n" * max(0, newlines) + text[end:]
-        return HostProgram(
-            text, frozenset(self._kernels), tuple(self._functions), tuple(self._bodies)
-        )
+        return HostProgram(text, tuple(self._functions), tuple(self._bodies))
 
     def _line(self, node: Node) -> int:
         return self._source.place(node.start_point[0])[1]

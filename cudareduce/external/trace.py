@@ -181,9 +181,7 @@ class _Parser:
             buffer, offset = self._locate(address) or (None, 0)
             if _FUNCTION in type_name:  # the address is that of a variable that holds the function
                 held = Pointer(buffer, offset, "", 0)
-                return Scalar(
-                    type_name, bytes(len(data)), None, (), ((0, held),) if address else ()
-                )
+                return Scalar(type_name, bytes(len(data)), None, (), ((0, held),))
             return Pointer(buffer, offset, _type_name(element), int(element_size))
         if element in ("u", "i", "b"):
             return Scalar(type_name, data, int.from_bytes(data, "little", signed=element == "i"))
