@@ -278,11 +278,11 @@ def _run(result: str | Path | Result[Record]) -> Run:
     return load_run(Path(result))
 
 
-def _of_run(run: Run, found: Sequence[Section], exit_code: int) -> Result[Record]:
+def _of_run(run: Run, tables: Sequence[Section], exit_code: int) -> Result[Record]:
     from cudareduce.results.store import to_json
 
     return Result(
-        items=run.records, exit_code=exit_code, sections=tuple(found), json=to_json(run),
+        items=run.records, exit_code=exit_code, sections=tuple(tables), json=to_json(run),
         rows=tuple(asdict(record) for record in run.records),
     )  # fmt: skip
 

@@ -41,8 +41,8 @@ def list_items(listed: Node | None) -> tuple[Node, ...]:
 
 def literals(node: Node) -> Iterator[float]:
     """The values of the number literals below a node, without signs."""
-    for one in walk(node):
-        written = text(one).replace("'", "") if one.type == "number_literal" else ""
+    for literal in (child for child in walk(node) if child.type == "number_literal"):
+        written = text(literal).replace("'", "")
         with suppress(ValueError, OverflowError):
             whole = written.rstrip("uUlL")
             real = not whole.isalnum() or ("e" in whole.lower() and whole[:2].lower() != "0x")
@@ -90,7 +90,7 @@ def waits_for_grid(code: str) -> bool:
     if "this_grid" not in code:
         return False
     code = without_comments(parse_cuda(code))
-    names = {name for found in _GRID_GROUP.findall(code) for name in found if name}
+    names = {name for groups in _GRID_GROUP.findall(code) for name in groups if name}
     groups = [*(rf"\b{name}\b" for name in names), r"\b(?:\w+::)*this_grid\s*\(\s*\)"]
     waits = (rf"{group}\s*\.\s*(?:sync|barrier)|[(,]\s*{group}\s*[,)]" for group in groups)
     return re.search("|".join(waits), code) is not None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from textwrap import wrap
 from time import monotonic
-from typing import Protocol
 
 from cudareduce.text import lines_shown
 
@@ -23,35 +22,11 @@ _LINE_S = 10.0
 _LEAST_WORK = 0.1
 
 
-class Progress(Protocol):
-    """Reports the progress of one phase of a run."""
+class Progress:
+    """The progress of one phase of a run: steps, work and the time left.
 
-    def step(self) -> None:
-        """Count one more step as done."""
-
-    def now(self, what: str) -> None:
-        """Show a few words on the current step."""
-
-    def worked(self, amount: float) -> None:
-        """Count an amount of work as done, in the unit of the phase's total work."""
-
-    def decided(self, line: str) -> None:
-        """Show a line with a final result, if the phase has lasted some time."""
-
-
-class _Silent:
-    def step(self) -> None: ...
-
-    def now(self, what: str) -> None: ...
-
-    def worked(self, amount: float) -> None: ...
-
-    def decided(self, line: str) -> None: ...
-
-
-class _Phase:
-    """What both kinds of progress count: steps, work and the time left. Without a total work each
-    step after the first is one unit: the first often compiles for all others."""
+    Without a total work each step after the first is one unit, since the first step often compiles
+    for all others. Subclasses show the state in `_update`."""
 
     def __init__(
         self, what: str, total: int, work: float = 0.0, clock: Callable[[], float] = monotonic
@@ -64,6 +39,7 @@ class _Phase:
         self._ends: float | None = None
 
     def step(self) -> None:
+        """Count one more step as done."""
         self.done += 1
         if self.done == 1 and not self._is_weighted:
             self._began = self._clock()
@@ -72,17 +48,20 @@ class _Phase:
         self._update()
 
     def now(self, what: str) -> None:
+        """Show a few words on the current step."""
         if not self.doing:
             self._began = self._clock()
         self.doing = what
         self._update()
 
     def worked(self, amount: float) -> None:
+        """Count an amount of work as done, in the unit of the phase's total work."""
         self._count(amount)
         self._update()
 
     def decided(self, line: str) -> None:
-        self._show(line)
+        """Show a line with a final result."""
+        say(line)
 
     def _count(self, amount: float) -> None:
         self._worked = min(self._worked + amount, self._work)
@@ -101,11 +80,12 @@ class _Phase:
 
     def _update(self) -> None: ...
 
-    def _show(self, text: str) -> None:
-        say(text)
+
+class _Silent(Progress):
+    def decided(self, line: str) -> None: ...
 
 
-class _Lines(_Phase):
+class _Lines(Progress):
     """Prints a line when the phase begins, and then at most one every _LINE_S seconds."""
 
     def __init__(
@@ -128,7 +108,7 @@ class _Lines(_Phase):
 def phase(what: str, total: int, quiet: bool, work: float = 0.0) -> Iterator[Progress]:
     """Announce a phase of `total` steps; `work` is its total work, if steps differ in work."""
     if quiet or not total:
-        yield _Silent()
+        yield _Silent(what, total)
     elif not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield _Lines(what, total, work)
     else:
@@ -144,13 +124,13 @@ def _bar(what: str, total: int, work: float) -> Iterator[Progress]:
 
     console = Console(stderr=True)
 
-    class Bar(_Phase):
+    class Bar(Progress):
         def _update(self) -> None:
             share = self._worked / self._work if self._is_weighted else self.done / self.total
             shown.update(task, completed=share)
 
-        def _show(self, text: str) -> None:
-            console.print(Text(lines_shown(text)), soft_wrap=True)
+        def decided(self, line: str) -> None:
+            console.print(Text(lines_shown(line)), soft_wrap=True)
 
     class State(progress.ProgressColumn):
         def render(self, task: progress.Task) -> Text:

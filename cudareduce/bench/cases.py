@@ -40,7 +40,7 @@ def make_cases(session: Session, choices: Sequence[Choice]) -> dict[Reduction, C
         check_transform(reduction)
         cases[reduction] = []
         for sms, choice in product(session.settings.sms, candidates):
-            if choice.among:
+            if choice.candidates:
                 cases[reduction] += _auto_cases(session, choice, reduction, tables, sms)
             else:
                 cases[reduction].append(make_case(session, choice, reduction, sms))
@@ -55,7 +55,7 @@ def table_warnings(session: Session, choices: Sequence[Choice]) -> str:
 
 def _tables(session: Session, choices: Sequence[Choice]) -> tuple[Table, ...]:
     """The tables for this device, if `auto` is among the choices."""
-    automatic = next((choice for choice in choices if choice.among), None)
+    automatic = next((choice for choice in choices if choice.candidates), None)
     return tables_of(session.backend.info(), _by_id(automatic)) if automatic else ()
 
 
@@ -138,7 +138,7 @@ def case_selector(session: Session, choices: Sequence[Choice]) -> SelectCase:
     tables, facts = _tables(session, choices), facts_of(session.backend)
     choosers = {
         choice.kernel.id: Chooser(choice.kernel.id, _by_id(choice), facts, tables)
-        for choice in choices if choice.among
+        for choice in choices if choice.candidates
     }  # fmt: skip
 
     def select(case: Case, shape: Shape, offset: int) -> Case:
@@ -155,4 +155,4 @@ def facts_of(backend: Backend, sms: int | None = None) -> Facts:
 
 
 def _by_id(choice: Choice) -> dict[str, Kernel]:
-    return {kernel.id: kernel for kernel in choice.among}
+    return {kernel.id: kernel for kernel in choice.candidates}

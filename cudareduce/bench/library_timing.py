@@ -98,7 +98,7 @@ def _run(
             job = Job(
                 spec=session.spec, listings=listings, reduction=reduction,
                 shapes=(*edges, *task.others, task.shape),
-                asked=1 + len(task.others), max_time_s=settings.deadline.seconds,
+                requested=1 + len(task.others), max_time_s=settings.deadline.seconds,
                 folder=str(session.spec.cache or temporary), kernels=task.kernels,
                 methods=methods, rounds=settings.rounds if methods else 0,
                 pattern=settings.pattern, only=settings.only_pattern, seed=settings.seed,

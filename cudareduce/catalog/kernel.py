@@ -253,9 +253,9 @@ class Kernel:
     def why_not_items(self, items: int, size: int = 4) -> str | None:
         """Why this kernel does not support a number of items of `size` bytes per thread, or None if
         it does."""
-        own, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
-        if items != own and not re.search(r"\bITEMS\b", self.code):
-            return f"has {own} item{'s' * (own > 1)} per thread, not {items}"
+        usual, load = self.items_of(size), self.vector_of(size) if self.vector_bytes else 1
+        if items != usual and not re.search(r"\bITEMS\b", self.code):
+            return f"has {usual} item{'s' * (usual > 1)} per thread, not {items}"
         if items % load:
             return f"loads {load} items at a time, so items must be a multiple, not {items}"
         return None

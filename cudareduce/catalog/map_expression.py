@@ -28,21 +28,21 @@ def read_map(expression: str, option: str) -> Map:
 
 
 def why_not_map(
-    own: Map | None, finish: Finish, elements: Elements, reduction: Reduction
+    applied: Map | None, finish: Finish, elements: Elements, reduction: Reduction
 ) -> str | None:
     """The reason why a kernel does not support the transform of a reduction; None if it does.
-    `own` is the transform in the kernel's own text, if it has one."""
+    `applied` is the transform in the kernel's own text, if it has one."""
     requested = reduction.map
     if requested is not None and elements == "as_they_lie":
         return f"loads several elements as raw bits, so it cannot apply {requested.expression}"
-    if own is not None and requested != own:
+    if applied is not None and requested != applied:
         what = "the elements themselves" if requested is None else requested.expression
-        return f"reduces {own.expression}, not {what}"
-    if own is not None and finish not in _ONCE:
+        return f"reduces {applied.expression}, not {what}"
+    if applied is not None and finish not in _ONCE:
         return (
-            f"applies {own.expression} to everything that it reads, so it cannot be launched again "
-            "on its partials: let it finish in one launch, or use --finish host"
+            f"applies {applied.expression} to everything that it reads, so it cannot be launched "
+            "again on its partials: let it finish in one launch, or use --finish host"
         )
-    if own is None and requested is not None and requested.inputs > 1:
+    if applied is None and requested is not None and requested.inputs > 1:
         return f"reads one array, and {requested.expression} takes two"
     return None

@@ -37,15 +37,15 @@ AUTO, AUTO_FIXED = "auto", "auto:fixed"
 class Choice:
     """A kernel to run; `name` is its name in `suite`, if a suite was requested.
 
-    For `auto` and `auto:fixed`, `among` holds the kernels of which one is selected for each
-    problem, and `kernel` is a placeholder."""
+    For `auto` and `auto:fixed`, `candidates` are the kernels of which one is selected for
+    each problem, and `kernel` is a placeholder."""
 
     kernel: Kernel
     suite: str | None = None
     name: str | None = None
     block: int | None = None
     items: int | None = None
-    among: tuple[Kernel, ...] = ()
+    candidates: tuple[Kernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,17 @@ class Registry:
             if matches is None:
                 raise UsageError(f"no {what} is called {pattern!r}: {hint(pattern, known)}")
             for choice in matches:
-                if choice.among and not auto:
+                if choice.candidates and not auto:
                     raise UsageError(
                         f"{pattern} selects a kernel for each problem: name a kernel here "
                         f"(`cudareduce bench {pattern}` prints the one it selects)"
                     )
                 kernel = choice.kernel
-                path = Path() if choice.among else kernel.path.resolve()
+                path = Path() if choice.candidates else kernel.path.resolve()
                 if taken.setdefault(kernel.id, path) != path:
                     kernel = replace(kernel, id=_path_name(kernel), symbol=kernel.entry)
-                own = replace(choice, kernel=kernel)
-                chosen.setdefault((kernel.id, choice.block, choice.items), own)
+                key = kernel.id, choice.block, choice.items
+                chosen.setdefault(key, replace(choice, kernel=kernel))
         for kernel in (choice.kernel for choice in chosen.values()):
             if kernel.after == kernel.entry:
                 raise UsageError(f"{kernel.path}: after: {kernel.after!r} is this kernel itself")
@@ -108,9 +108,9 @@ class Registry:
         if pattern in self.kernels:
             return [Choice(self.kernels[pattern])]
         if pattern in (AUTO, AUTO_FIXED):
-            among = tuple(self.kernels.values())
-            stand_in = replace(among[0], id=pattern, after=None)
-            return [Choice(stand_in, among=among)]
+            candidates = tuple(self.kernels.values())
+            placeholder = replace(candidates[0], id=pattern, after=None)
+            return [Choice(placeholder, candidates=candidates)]
         if pattern in self.suites:
             return [
                 Choice(self.kernels[row.kernel], pattern, row.name, row.block, row.items)
@@ -257,13 +257,13 @@ def load_registry(extra: Sequence[Path] = ()) -> Registry:
     """
     kernels: dict[str, Kernel] = {}
     suites: dict[str, Suite] = {}
-    own = kernels_folder()
-    for folder in (own, *extra):
+    built_in = kernels_folder()
+    for folder in (built_in, *extra):
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder of kernels")
         for path in kernel_files(folder):
             family = path.parent.name if path.parent != folder else folder.name
-            kernel = load_kernel(path, family, foreign=folder != own)
+            kernel = load_kernel(path, family, foreign=folder != built_in)
             if kernel.id in kernels:
                 raise UsageError(f"{path} and {kernels[kernel.id].path} have the same name")
             kernels[kernel.id] = kernel

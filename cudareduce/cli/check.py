@@ -9,7 +9,7 @@ import click
 
 from cudareduce.cli.help import Command, Commands
 from cudareduce.cli.options import JUDGING, styles, with_kernels, with_options
-from cudareduce.cli.request import make_request
+from cudareduce.cli.request import command_request, make_request
 from cudareduce.cli.types import DEVICES, Architectures, Named, Place
 from cudareduce.collectives.names import COLLECTIVES
 
@@ -60,8 +60,7 @@ cudareduce check --compile --baseline results/compile/nvcc-13.0.json""",
     arch={"type": Architectures(), "default": None, "metavar": None,
           "help": "Architectures for --compile.  [default: the baseline's, or 75,80,90,100,120]"},
 )  # fmt: skip
-@click.pass_obj
-def check(arguments: list[str], /, **options: Any) -> int:
+def check(**options: Any) -> int:
     """Measure kernels again and fail if one got slower (for CI).
 
     Compares with a stored run (--baseline), with another tree of kernels (--base), or two versions
@@ -70,7 +69,7 @@ def check(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.compare.request import CheckRequest
 
-    request = make_request(CheckRequest, options | {"argv": tuple(arguments)})
+    request = command_request(CheckRequest, options)
     if request.base is not None and request.baseline is not None:
         raise click.UsageError("--base and --baseline exclude each other: give only one of them")
     if not (request.base or request.baseline or request.times or request.library):

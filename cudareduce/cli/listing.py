@@ -131,7 +131,9 @@ def _facts(
     if kernel.expect:
         yield "expect", kernel.expect
     for gain in own_gains(registry, results).get(kernel.id, ()):
-        yield "measured", gain_text(gain)
+        day = gain.created[:10]
+        measured = f"{problem_of(gain)}, {gain.device}, {day}"
+        yield "measured", f"{times_text(gain)} times as fast as {gain.before}: {measured}"
     before = registry.kernels.get(kernel.after or "")
     yield "previous", _step(before) if before else kernel.after or "none: it begins a lineage"
     for step in steps_of(registry.kernels).get(kernel.id, ()):
@@ -161,19 +163,10 @@ def own_gains(registry: Registry, results: Sequence[Path]) -> Mapping[str, Seque
     return group_by(newest(gains(results or stored_runs(), after)), lambda gain: gain.kernel)
 
 
-def gain_text(gain: Gain) -> str:
-    return f"{times_text(gain)} times as fast as {gain.before}: {measured_on(gain)}"
-
-
 def problem_of(gain: Gain) -> str:
     r = gain.record
     rows = f" x {size_text(r.rows)} rows" if r.rows > 1 else ""
     return f"{r.reduced} of {size_text(r.n)} {r.dtype}{rows}, {r.timing}"
-
-
-def measured_on(gain: Gain) -> str:
-    """The problem, GPU and day of a gain."""
-    return f"{problem_of(gain)}, {gain.device}, {gain.created[:10]}"
 
 
 def times_text(gain: Gain) -> str:
@@ -225,9 +218,9 @@ def print_tree(registry: Registry, chosen: Sequence[Choice], results: Sequence[P
         line.rstrip()
         line.truncate(console.width, overflow="ellipsis")
         console.print(line, soft_wrap=True)
-    found = [gain for kernel in kernels for gain in gained.get(kernel.id, ())]
+    shown_gains = [gain for kernel in kernels for gain in gained.get(kernel.id, ())]
     sys.stdout.write("\n")
-    for note in _notes(found):
+    for note in _notes(shown_gains):
         lines = wrap(note, console.width, subsequent_indent="    ", break_on_hyphens=False)
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
@@ -252,12 +245,12 @@ def _guides(kernels: Sequence[Kernel]) -> Iterator[str]:
         yield above + ("└ " if is_last else "├ ")
 
 
-def _notes(found: Sequence[Gain]) -> list[str]:
+def _notes(shown_gains: Sequence[Gain]) -> list[str]:
     """The legend of the gains, with each problem once."""
-    if not found:
+    if not shown_gains:
         return ["No gains are stored. Run cudareduce bench all --json run.json, then cudareduce "
                 "list --tree --results run.json."]  # fmt: skip
-    problems = group_by(found, problem_of)
+    problems = group_by(shown_gains, problem_of)
     measured = [
         f"  {problem}: {', '.join(sorted({f'{g.device} ({g.created[:10]})' for g in gains}))}"
         for problem, gains in sorted(problems.items())
@@ -310,15 +303,15 @@ def _kernel(registry: Registry, name: str, files: FileOptions) -> Kernel:
     take = ExternalFiles(
         files.with_shape(), lambda words: None, cache=default_cache(), sizes=_RECORDED
     )
-    found = registry.choose([name], take)
-    if len(found) != 1 and name.endswith(SOURCES):
-        entries = ", ".join(choice.kernel.entry for choice in found)
-        raise UsageError(f"{name} has {len(found)} kernels; name one with --entry: {entries}")
-    if len(found) != 1:
-        names = ", ".join(choice.kernel.id for choice in found[:_LISTED])
-        names += ", ... (see cudareduce list)" if len(found) > _LISTED else ""
-        raise UsageError(f"{name!r} names {len(found)} kernels; show one of: {names}")
-    return found[0].kernel
+    choices = registry.choose([name], take)
+    if len(choices) != 1 and name.endswith(SOURCES):
+        entries = ", ".join(choice.kernel.entry for choice in choices)
+        raise UsageError(f"{name} has {len(choices)} kernels; name one with --entry: {entries}")
+    if len(choices) != 1:
+        names = ", ".join(choice.kernel.id for choice in choices[:_LISTED])
+        names += ", ... (see cudareduce list)" if len(choices) > _LISTED else ""
+        raise UsageError(f"{name!r} names {len(choices)} kernels; show one of: {names}")
+    return choices[0].kernel
 
 
 def _reduction(request: ShowRequest, kernel: Kernel) -> Reduction:

@@ -25,7 +25,7 @@ from cudareduce.cli.options import (
     with_kernels,
     with_options,
 )
-from cudareduce.cli.request import make_request
+from cudareduce.cli.request import command_request
 from cudareduce.cli.types import Count, Named, Word
 from cudareduce.collectives.names import COLLECTIVES, OPS
 from cudareduce.errors import UsageError
@@ -60,26 +60,25 @@ cudareduce bench all --op-expr 'a > b ? a : b' --identity=-INFINITY""",
 def bench_(context: click.Context, /, **options: Any) -> int:
     """Verify kernels, then time them.
 
-    All kernels, unless some are named. Without a GPU they are verified on a CPU emulator and not
-    timed.
+    Runs all kernels unless some are named. Without a GPU, kernels are verified on a CPU emulator
+    and not timed.
     """
     _prepare_to_fork()
-    options["argv"] = tuple(context.obj)
     if options["gpus"] is not None:
         from cudareduce.collectives.sharded import ShardedRequest, bench_sharded
 
-        return bench_sharded(make_request(ShardedRequest, options))
+        return bench_sharded(command_request(ShardedRequest, options))
     if options["meet"] is not None:
         raise UsageError("--meet needs --gpus")
     if options["source"] is not None:
         from cudareduce.bench.stream.command import StreamBenchRequest, bench_streams
 
-        return bench_streams(make_request(StreamBenchRequest, options, _RANK_OPTIONS))
+        return bench_streams(command_request(StreamBenchRequest, options, _RANK_OPTIONS))
     from cudareduce.bench.command import bench
     from cudareduce.bench.request import BenchRequest
 
     options["usual_sizes"] = context.get_parameter_source("n") is ParameterSource.DEFAULT
-    return bench(make_request(BenchRequest, options, (*_STREAM_OPTIONS, *_RANK_OPTIONS)))
+    return bench(command_request(BenchRequest, options, (*_STREAM_OPTIONS, *_RANK_OPTIONS)))
 
 
 @click.command(
@@ -94,23 +93,21 @@ cudareduce verify reduce_last_block --n 1,1000,2^20 --backend cpu""",
     f"n only_pattern strict sanitize peers source chunk {PROBLEM}", **OF_FILES, style=_TABLES,
     strict=_STRICT, n="{}  [default: sizes that reveal errors]",
 )  # fmt: skip
-@click.pass_obj
-def verify_(arguments: list[str], /, **options: Any) -> int:
+def verify_(**options: Any) -> int:
     """Check the results of kernels, without timing them.
 
     Tests edge sizes and every input pattern; the CPU emulator also tests thread schedules and
     detects data races.
     """
     _prepare_to_fork()
-    options["argv"] = tuple(arguments)
     if options["source"] is not None:
         from cudareduce.bench.stream.command import StreamVerifyRequest, verify_streams
 
-        return verify_streams(make_request(StreamVerifyRequest, options))
+        return verify_streams(command_request(StreamVerifyRequest, options))
     from cudareduce.bench.request import VerifyRequest
     from cudareduce.bench.verify_command import verify
 
-    return verify(make_request(VerifyRequest, options, _STREAM_OPTIONS))
+    return verify(command_request(VerifyRequest, options, _STREAM_OPTIONS))
 
 
 def _prepare_to_fork() -> None:
@@ -133,8 +130,7 @@ cudareduce sweep all --max-time 300 --json sweep.json""",
     n="Number of elements, at least 3 sizes; a range doubles.  [default: 2^10..2^30; with --sms "
     "2^28]",
 )  # fmt: skip
-@click.pass_obj
-def sweep_(arguments: list[str], /, **options: Any) -> int:
+def sweep_(**options: Any) -> int:
     """Time a range of sizes: launch overhead, bandwidth, crossover points.
 
     Fits a line to the times of each kernel. With --sms, shows bandwidth over the number of SMs
@@ -143,7 +139,7 @@ def sweep_(arguments: list[str], /, **options: Any) -> int:
     from cudareduce.analysis.sweep import sweep
     from cudareduce.bench.request import BenchRequest
 
-    return sweep(make_request(BenchRequest, options | {"argv": tuple(arguments)}))
+    return sweep(command_request(BenchRequest, options))
 
 
 @click.command(
@@ -161,8 +157,7 @@ cudareduce tune reduce_tiles_mailbox --n 2^16,2^20 --json tuned.json""",
     max_time={"default": 300.0,
               "help": "Time limit of the whole search; small sizes are tuned first."},
 )  # fmt: skip
-@click.pass_obj
-def tune_(arguments: list[str], /, **options: Any) -> int:
+def tune_(**options: Any) -> int:
     """Search for the fastest launch shapes and store them for `auto`.
 
     Tries threads per block, items per thread and grid sizes, and compares them with the current
@@ -170,7 +165,7 @@ def tune_(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.analysis.tune.command import TuneRequest, tune
 
-    return tune(make_request(TuneRequest, options | {"argv": tuple(arguments)}))
+    return tune(command_request(TuneRequest, options))
 
 
 @click.command(
@@ -186,8 +181,7 @@ cudareduce reproduce leimao --rounds 15 --json leimao.json""",
     style=styles("table", "markdown", "csv", "json", "fastcuda",
                  note=" (that tool's key=value lines)"),
 )  # fmt: skip
-@click.pass_obj
-def reproduce_(arguments: list[str], /, **options: Any) -> int:
+def reproduce_(**options: Any) -> int:
     """Repeat a published experiment, and compare with its figures.
 
     The suite defines kernels, sizes, block size and timed region; `cudareduce list` shows the
@@ -195,7 +189,7 @@ def reproduce_(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.analysis.reproduce import ReproduceRequest, reproduce
 
-    return reproduce(make_request(ReproduceRequest, options | {"argv": tuple(arguments)}))
+    return reproduce(command_request(ReproduceRequest, options))
 
 
 @click.command(
@@ -218,8 +212,7 @@ cudareduce profile fastcuda --static""",
     png="Also draw the roofline and the utilization of each unit, as PNG.",
     svg="Also draw them as SVG.", style=_SHORT,
 )  # fmt: skip
-@click.pass_obj
-def profile_(arguments: list[str], /, **options: Any) -> int:
+def profile_(**options: Any) -> int:
     """Explain what limits a kernel, from hardware counters.
 
     Runs the first launch under Nsight Compute (ncu) and explains utilization, warp stalls, active
@@ -227,7 +220,7 @@ def profile_(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.analysis.profile.command import ProfileRequest, profile
 
-    return profile(make_request(ProfileRequest, options | {"argv": tuple(arguments)}))
+    return profile(command_request(ProfileRequest, options))
 
 
 @click.command(
@@ -250,8 +243,7 @@ cudareduce reveal --compare reduce_v6_multi_add reduce_v7_shuffle""",
     time_limit="Time limit for the probes of one call, and for the first result of a library.  "
     "[default: 60, and 300]", style=_SHORT,
 )  # fmt: skip
-@click.pass_obj
-def reveal_(arguments: list[str], /, **options: Any) -> int:
+def reveal_(**options: Any) -> int:
     """Find the summation order of kernels and libraries.
 
     Recovers the order by black-box probing: masks M and -M among ones. Prints the tree, its depth,
@@ -259,7 +251,7 @@ def reveal_(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.analysis.reveal.command import RevealRequest, reveal
 
-    return reveal(make_request(RevealRequest, options | {"argv": tuple(arguments)}))
+    return reveal(command_request(RevealRequest, options))
 
 
 @click.command(
@@ -275,8 +267,7 @@ cudareduce selftest reduce_v7_shuffle --max-time 60""",
     max_time={"default": 180.0, "help": "Time limit of the whole test."},
     strict="Exit with 4 unless a threshold of 2 % is shown to hold.",
 )  # fmt: skip
-@click.pass_obj
-def selftest_(arguments: list[str], /, **options: Any) -> int:
+def selftest_(**options: Any) -> int:
     """Test how reliably this machine measures.
 
     Measures false verdicts, detected slowdowns, the effect of cache flushes, and the smallest
@@ -284,7 +275,7 @@ def selftest_(arguments: list[str], /, **options: Any) -> int:
     """
     from cudareduce.timing.selftest.command import SelftestRequest, selftest
 
-    return selftest(make_request(SelftestRequest, options | {"argv": tuple(arguments)}))
+    return selftest(command_request(SelftestRequest, options))
 
 
 @click.command(
@@ -305,8 +296,7 @@ cudareduce collective all-reduce --engine peer:one_shot,host --op max""",
     meet="Rendezvous of a launcher's ranks: a file, or tcp://HOST:PORT.  [default: a file here]",
     style=styles("table", "markdown", "csv", "json"),
 )  # fmt: skip
-@click.pass_obj
-def collective(arguments: list[str], /, **options: Any) -> int:
+def collective(**options: Any) -> int:
     """Verify and time all-reduce, reduce-scatter and reduce across GPUs.
 
     Verifies each engine at many sizes. The inputs change with every call, and each rank in turn is
@@ -320,6 +310,4 @@ def collective(arguments: list[str], /, **options: Any) -> int:
     engines = tuple(name for name in (engine or "").split(",") if name)
     if engine is not None and not engines:
         raise UsageError(f"--engine {engine!r} names none: leave it out for all that are right")
-    return take_part(
-        make_request(CollectiveRequest, options | {"engine": engines, "argv": tuple(arguments)})
-    )
+    return take_part(command_request(CollectiveRequest, options | {"engine": engines}))

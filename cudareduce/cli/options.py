@@ -75,7 +75,7 @@ _MANY: dict[str, Any] = {"multiple": True}
 #: The settings of all options by parameter name, in the groups and the order of `--help`.
 #: A command may replace single settings.
 TABLE: dict[str, dict[str, dict[str, Any]]] = {
-    "What is reduced": {
+    "Problem": {
         "n": _opt("--n", Sizes(), f"Number of elements: {SIZES}.", default=None),
         "rows": _opt("--rows", Count(1, LARGEST), "Number of rows, each of --n elements.",
                      default=1),
@@ -83,7 +83,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
                    f"Operators, comma-separated, or all: {', '.join(OPERATORS)}.", default=None),
         "dtype": _opt("--dtype", Words("DTYPES", DTYPES, ALIASES),
                       f"Element types, comma-separated, or all: {', '.join(DTYPES)}; "
-                      "or as f32, half, int.",
+                      "short names such as f32, half and int also work.",
                       default=None),
         "acc": _opt("--acc", Word(DTYPES, ALIASES), "Accumulator type, wider than --dtype.",
                     metavar="DTYPE"),
@@ -106,10 +106,10 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "source": _opt("--from", ArraySource(), "Source of an array that is streamed to the GPU "
                        "in chunks: host (memory) or FILE.npy; times are % of copying alone.",
                        metavar="host|FILE.npy"),
-        "chunk": _opt("--chunk", Sizes(), "With --from: chunk size, or several, as 64Mi.  "
+        "chunk": _opt("--chunk", Sizes(), "With --from: size of a chunk, or several sizes.  "
                       "[default: 64Mi]", default=(), metavar="BYTES,..."),
     },
-    "Which kernels": {
+    "Kernels and libraries": {
         "folders": _opt("--kernels", _FOLDER, "Directory with additional kernels.",
                         metavar="DIR", **_MANY),
         "block": _opt("--block", Count(1, 1024), "Threads per block.  [default: the kernel's]",
@@ -121,19 +121,19 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "peers": _opt("--libraries --peers", Peers(PEERS), "Libraries to compare with, "
                       f"comma-separated, or all: {', '.join(PEERS)}; or single calls listed by "
                       "`cudareduce list peers`.", default=()),
-        "engine": _opt("--engine", str, "What exchanges them: host, nccl, nccl-symm, torch, peer "
-                       "for all kernels that do, or one of these as peer:one_shot.  [default: "
-                       "all that are right, and nccl where each rank has a GPU]",
+        "engine": _opt("--engine", str, "Engines to test: host, nccl, nccl-symm, torch, peer (all "
+                       "exchange kernels), or one exchange kernel such as peer:one_shot.  "
+                       "[default: host, peer, and nccl if each rank has a GPU]",
                        metavar="NAME,..."),
-        "nccl": _opt("--nccl", Files(), "A libnccl.so.2, or several to time beside each other.  "
+        "nccl": _opt("--nccl", Files(), "Path of libnccl.so.2, or of several to compare.  "
                      "[default: that of nvidia-nccl-cu13 or -cu12, else the system's]",
                      default=(), metavar="FILE,..."),
     },
     "External kernel files": {
         "entry": _opt("--entry", Name(), "Kernel of the file, with template arguments; may be "
                       "repeated.", metavar="NAME", **_MANY),
-        "chain": _opt("--chain", Name(), "Kernels launched one after the other as one row, each "
-                      "on the output of the one before; --block, --items, --grid and --shared "
+        "chain": _opt("--chain", Name(), "Kernels to launch in sequence as one row; each reads the "
+                      "output of the previous kernel. --block, --items, --grid and --shared "
                       "apply to the first.", metavar="A,B", **_MANY),
         "arg": _opt("--arg", Name(), "Argument for a parameter: in, in2, out, out2, "
                     "zeroed:BYTES, scratch:BYTES (or grid: one element per block), or a C++ "
@@ -161,7 +161,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
                     "propagate or drop.  [default: propagate; external kernel files: detected "
                     "and reported]", metavar="HOW"),
     },
-    "What it is compared with": {
+    "Baseline": {
         "baseline": _opt("--baseline", _INPUT, "Baseline: a file of bench or collective --json; "
                          "with --compile a file of check --compile.", metavar="FILE"),
         "base": _opt("--base", Name(), "Baseline: a revision or a directory of kernels, measured "
@@ -186,13 +186,13 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "results": _opt("--results", Place(NO_PLAIN_FILE), "Result files to compute gains from.  "
                         "[default: those of the project]", metavar="FILE", **_MANY),
     },
-    "What is drawn": {
+    "Chart": {
         "kind": _opt("--kind", Word(KINDS), f"Kind of chart: {one_of(tuple(KINDS))}.  [default: "
                      "the kind that fits the results]", metavar="KIND"),
         "only": _opt("--only", Name(), "Kernel or library to draw, or a pattern such as 'cub:*'; "
                      "may be repeated.", metavar="NAME", **_MANY),
     },
-    "How it is timed": {
+    "Timing": {
         "timing": _opt("--timing", Words("KINDS", ("cold", "warm")), "Cache state: cold (flushed "
                        "before each launch), warm, or cold,warm.", default="cold"),
         "graph": _flag("--graph", "Also time each kernel as a replayed CUDA graph."),
@@ -211,7 +211,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
                                 "speed-ups are relative to.  [default: the first of the suite "
                                 "or lineage]", metavar="ID"),
     },
-    "How it is judged": {
+    "Verdicts": {
         "threshold": _opt("--threshold", Threshold(), "Smallest change that counts.  "
                           "[default: 5%]", metavar="PERCENT"),
         "thresholds": _opt("--thresholds", _INPUT, "Thresholds per kernel, in a TOML file.",
@@ -225,7 +225,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "sanitize": _flag("--sanitize", "Also run the four tools of NVIDIA's compute-sanitizer, on "
                           "a GPU."),
     },
-    "Where it runs": {
+    "Machine": {
         "gpus": _opt("--gpus", _RANKS, "Number of GPUs that share one array; each reduces its "
                      "shard in a process of its own and gets the result.", metavar="N"),
         "ranks": _opt("--ranks", _RANKS, "Number of ranks, with --base and a collective.  "
@@ -245,7 +245,7 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "style": _opt("--format", None, "", default="table", metavar="FORMAT"),
         "columns": _opt("--columns", Words("COLUMNS", MORE_COLUMNS), "Additional columns, "
                         f"comma-separated, or all: {', '.join(MORE_COLUMNS)}.", default=()),
-        "everything": _flag("--all", "Also list what is the SAME."),
+        "everything": _flag("--all", "Also list kernels with verdict SAME."),
         "tree": _flag("--tree", "Show each kernel below its predecessor, with gains."),
         "techniques": _flag("--techniques", "Show which techniques each kernel uses."),
         "diff": _flag("--diff", "Show the changes since the predecessor."),

@@ -147,6 +147,14 @@ def make_request(
     return request
 
 
+def command_request(
+    kind: type[Request], options: Mapping[str, Any], unused: Collection[str] = ()
+) -> Request:
+    """As `make_request`, with `argv` set to the command line, which result files record."""
+    arguments = click.get_current_context().obj
+    return make_request(kind, {**options, "argv": tuple(arguments)}, unused)
+
+
 def _fill(kind: type[Request], left: dict[str, Any]) -> Request:
     """A request from options, which are removed from `left`; other fields keep their defaults."""
     types = get_type_hints(kind)

@@ -37,9 +37,9 @@ def list_(
 ) -> int:  # fmt: skip
     """List suites and kernels.
 
-    Commands take each kernel by its name, without `reduce_`, or by words that it alone has: `v7`
-    is reduce_v7_shuffle. A family names all its kernels. `list peers` lists the calls of libraries
-    for --libraries, and which are installed.
+    Commands accept the name of a kernel with or without `reduce_`, and any part of it that is
+    unique: `v7` is reduce_v7_shuffle. The name of a family selects all its kernels. `list peers`
+    lists the library calls for --libraries, and shows which libraries are installed.
     """
     from cudareduce.catalog.registry import load_registry
     from cudareduce.cli.listing import (
@@ -92,9 +92,10 @@ cudareduce show reduce_v7_shuffle --sass --dtype float16""",
                    None),
 )  # fmt: skip
 def show(**options: Any) -> int:
-    """Show what a kernel changes, what it gains, and its source.
+    """Show a kernel's technique, measured gain and source.
 
-    Or its diff to the predecessor, its PTX or its machine code. Gains are those of stored runs.
+    With --diff, --ptx or --sass, shows the diff to the predecessor, the PTX or the machine code
+    instead. The gains come from stored runs.
     """
     from cudareduce.cli.listing import ShowRequest
     from cudareduce.cli.listing import show as print_kernel
@@ -117,8 +118,8 @@ cudareduce plot before.json after.json --only 'reduce_v*' --png change.png""",
 def plot(**options: Any) -> int:
     """Draw charts of results, in the terminal or as PNG and SVG.
 
-    Bandwidth over n, the ladder of kernels, kernels against libraries, the fastest of each type and
-    size, before and after. Needs pip install 'cudareduce[plot]'.
+    Draws bandwidth over n, the ladder of kernels, kernels against libraries, the fastest kernel of
+    each type and size, or two runs before and after a change. Needs pip install 'cudareduce[plot]'.
     """
     if options["png"] is not None and options["png"] == options["svg"]:
         raise UsageError(f"--png and --svg are one file, {options['png']}: choose another name")
@@ -183,7 +184,8 @@ cudareduce info > machine.txt""",
 def info(device: int, debug: bool) -> int:
     """Show what this machine can run and how to install the rest.
 
-    GPU, driver, compilers, libraries, permissions; the last line tells if it is ready to measure.
+    Lists GPU, driver, compilers, libraries and permissions. The last line says whether the machine
+    is ready to measure.
     """
     from cudareduce.cli.info import info_section
     from cudareduce.report.terminal import print_sections

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from cudareduce.errors import UsageError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from cudareduce.compare.request import Versions
 
 T = TypeVar("T")
@@ -42,8 +41,6 @@ class Completed(click.ParamType[T], Generic[T]):
         return ()
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import CompletionItem
-
         return [
             CompletionItem(word) for word in self.words(incomplete, ctx)
             if word.startswith(incomplete)
@@ -315,8 +312,6 @@ class ArraySource(Completed[str]):
         return ("host",)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import CompletionItem
-
         words = super().shell_complete(ctx, param, incomplete)
         return [*words, CompletionItem(incomplete, type="file")]
 
@@ -371,8 +366,6 @@ class Named(Completed[str]):
         yield from self._words
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem[str]]:
-        from click.shell_completion import CompletionItem
-
         completions = super().shell_complete(ctx, param, incomplete)
         # Without a match the shell completes file names.
         return completions or [CompletionItem(incomplete, type="file")] * self._kernels

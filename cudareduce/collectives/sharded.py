@@ -701,11 +701,11 @@ def _bench_shard(bench: BenchRequest, comm: Communicator, placement: Placement) 
 def without_index_only(choice: Choice) -> Choice:
     """The choice without argmin and argmax kernels whose partial result has no value, only an
     index."""
-    among = tuple(
-        kernel for kernel in choice.among
+    candidates = tuple(
+        kernel for kernel in choice.candidates
         if not (kernel.finish == "one_word" and "argmax" in kernel.ops)
     )  # fmt: skip
-    return replace(choice, among=among)
+    return replace(choice, candidates=candidates)
 
 
 def _measure_size(

@@ -195,7 +195,7 @@ def _done(
     pipe.send(None)  # from now on time is the kernel's
     given: dict[str, Buffer] = {name: backend.upload(a) for name, a in request.inputs.items()}
     replay = Replay(backend, program, run, compiled, given)
-    for buffer in replay.own.values():
+    for buffer in replay.allocated.values():
         backend.poison(buffer, request.byte)
     replay.reset_variables()
     for launch in replay.launches:
@@ -208,5 +208,5 @@ def _done(
         for name in names
     }
     replay.reset_variables()
-    backend.free(*replay.own.values(), *given.values())
+    backend.free(*replay.allocated.values(), *given.values())
     return held

@@ -63,16 +63,16 @@ class Workspaces:
 
 
 class Replay:
-    """The recorded launches, fills and copies of an external program. `given` are the inputs by
-    their names in the program. Raises OutOfMemory."""
+    """The recorded launches, fills and copies of an external program. `inputs` are the
+    inputs by their names in the program. Raises OutOfMemory."""
 
     def __init__(
         self, backend: Backend, external: ExternalProgram, run: Run, program: Program,
-        given: Mapping[str, Buffer],
+        inputs: Mapping[str, Buffer],
     ) -> None:  # fmt: skip
         self._backend, self._program = backend, program
-        self.own = {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
-        self.buffers = {**given, **self.own}
+        self.allocated = {name: backend.allocate(nbytes) for name, nbytes in run.buffers}
+        self.buffers = {**inputs, **self.allocated}
         self._variables: dict[str, tuple[Buffer, bytes]] = {}
         for index, variable in enumerate(external.variables):
             held = backend.variable(program, index, variable.nbytes)
@@ -94,7 +94,7 @@ class Replay:
         backend, buffers = self._backend, self.buffers
         match step:
             case KernelStep():
-                arguments = tuple(self._argument(one) for one in step.arguments)
+                arguments = tuple(self._argument(argument) for argument in step.arguments)
                 shape = step.grid, step.block, step.shared, step.cooperative
                 return backend.call(self._program, KernelCall(step.kernel, *shape, arguments))
             case FillStep(target):
@@ -125,8 +125,8 @@ class Replay:
 
 
 class Bound:
-    """A plan bound to buffers: `run` enqueues one reduction of the input `given` (and `other`, for
-    a transform of two inputs).
+    """A plan bound to buffers: `run` enqueues one reduction of `data` (and `other`, for a transform
+    of two inputs).
 
     Raises OutOfMemory. A faulty launch raises KernelFault: on the emulator when it is enqueued, on
     the GPU at the next synchronization. `workspace` and `out`, if given, are not freed; `workspace`
@@ -134,12 +134,12 @@ class Bound:
     """
 
     def __init__(
-        self, backend: Backend, plan: Plan, programs: Programs, given: Buffer,
+        self, backend: Backend, plan: Plan, programs: Programs, data: Buffer,
         workspace: Buffer | None = None, other: Buffer | None = None, out: Buffer | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self._backend = backend
-        self._buffers: dict[str, Buffer] = {"in": given}
+        self._buffers: dict[str, Buffer] = {"in": data}
         if other is not None:
             self._buffers["other"] = other
         self._replay: Replay | None = None

@@ -143,9 +143,10 @@ class Plan:
     @property
     def bytes_moved(self) -> int:
         """Bytes that every algorithm must move: each input is read and each output written once."""
-        own, again = self.problem.reduction, (self.problem.rows - 1) * self.problem.n
-        twice = again * own.dtype.size if own.map and own.map.one_row else 0
-        return self.problem.input_bytes - twice + self.outputs * own.result_size
+        reduction, bytes_read = self.problem.reduction, self.problem.input_bytes
+        if reduction.map and reduction.map.one_row:  # all rows share one row of the second input
+            bytes_read -= (self.problem.rows - 1) * self.problem.n * reduction.dtype.size
+        return bytes_read + self.outputs * reduction.result_size
 
 
 def plan(

@@ -70,9 +70,9 @@ def _read(name: str, folder: Path | None) -> str:
 
 def operator_text(op: Operator, folder: Path | None = None) -> str:
     """The CUDA C++ of an operator: struct `Operator`, the base of `Op`."""
-    own = _read("expression" if op.expression else op.name, folder)
-    own = own.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
-    return _read(op.needs, folder) + own if op.needs else own
+    text = _read("expression" if op.expression else op.name, folder)
+    text = text.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
+    return _read(op.needs, folder) + text if op.needs else text
 
 
 def prelude(

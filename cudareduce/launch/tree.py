@@ -176,18 +176,19 @@ def depth_of(kernel: Kernel, block: int, items: int, blocks: int, n: int) -> int
         case "warp_stride":
             return items * ceil_div(n, 32 * items) - 1 + (kernel.vector > 1) + _halvings(32)
         case "warp_stream":  # elements and lanes of a tile, then the tiles
-            own = items + _halvings(32) + ceil_div(n, block * items * blocks)
+            in_thread = items + _halvings(32) + ceil_div(n, block * items * blocks)
         case "tickets":  # one block may draw all tiles, each of which is a separate sum
-            own = items + ceil_div(n, max(32, block - 32) * items)
+            in_thread = items + ceil_div(n, max(32, block - 32) * items)
         case "tile":
-            own = items
+            in_thread = items
         case "grid_stride":
-            own = items * ceil_div(n, block * items * blocks)
+            in_thread = items * ceil_div(n, block * items * blocks)
         case _:
-            own = ceil_div(ceil_div(n, blocks), block)
+            in_thread = ceil_div(ceil_div(n, blocks), block)
     serial = kernel.fold == "warps_then_serial"
     folded = _halvings(32) + block // 32 - 1 if serial else _halvings(block)
-    depth = own - 1 + folded + (kernel.vector > 1)  # vector loads: the ragged ends are added, too
+    # With vector loads, the ragged ends are added, too.
+    depth = in_thread - 1 + folded + (kernel.vector > 1)
     if kernel.finish in (*UNORDERED, "cluster"):
         depth += blocks - 1
     if kernel.finish in ("last_block", "mailbox"):
@@ -291,7 +292,9 @@ def declared_tree(
     is_open = kernel.vector_bytes or kernel.walk in UNASSIGNED
     for blocks, _ in () if is_open else shapes:
         by_block = _thread_indices(kernel, len(values), blocks, block, items)
-        values = [_block_result(forest, kernel, values, own) for own in by_block if any(own)]
+        values = [
+            _block_result(forest, kernel, values, threads) for threads in by_block if any(threads)
+        ]
     return forest.tree(n, forest.join(values) if values else None)
 
 
@@ -299,11 +302,11 @@ def _thread_indices(
     kernel: Kernel, n: int, blocks: int, block: int, items: int
 ) -> Iterator[list[Sequence[int]]]:
     """For each block, the indices of `n` values that each of its threads adds. A value whose thread
-    the front matter does not determine counts as a thread of its own."""
+    the front matter does not determine counts as a separate thread."""
     tile, share = block * items, -(-n // blocks)
     plain = kernel.vector == 1
     for index in range(blocks):
-        own = range(min(index * share, n), min(index * share + share, n))
+        part = range(min(index * share, n), min(index * share + share, n))
         match kernel.walk:
             case "element" | "lane":
                 yield [[k] for k in range(n)]
@@ -315,9 +318,9 @@ def _thread_indices(
             case "grid_stride":
                 yield [[k] for k in range(n) if k // tile % blocks == index]
             case "contiguous" if plain:
-                yield [own[t::block] for t in range(block)]
+                yield [part[t::block] for t in range(block)]
             case _:
-                yield [[k] for k in own]
+                yield [[k] for k in part]
 
 
 def _block_result(

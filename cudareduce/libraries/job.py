@@ -48,7 +48,7 @@ class Job:
     `kernels`.
 
     `listings` select the libraries; `left_out` are names to skip, `alone` is the only library to
-    run. The last `asked` shapes are those requested by the user. All `layouts` are timed in the
+    run. The last `requested` shapes are those requested by the user. All `layouts` are timed in the
     same rounds, with at most `most` launches per half round. `elsewhere` replaces kernels, by index
     and layout, in layouts other than the first. Without `rounds` nothing is timed. `only` restricts
     verification to one pattern. `deadline_s` is the time left of `max_time_s`. `folder` is the
@@ -62,7 +62,7 @@ class Job:
     folder: str
     kernels: tuple[tuple[Case, Plan], ...] = ()
     left_out: frozenset[str] = frozenset()
-    asked: int = 1
+    requested: int = 1
     alone: str | None = None
     methods: tuple[Method, ...] = ()
     rounds: int = 0

@@ -140,7 +140,7 @@ class LibraryRunner:
         result = import_libraries([library], problem, self.reporter, self.runtimes, deadline)[
             library.name
         ]
-        problems = [Problem(job.reduction, *shape) for shape in job.shapes[-job.asked :]]
+        problems = [Problem(job.reduction, *shape) for shape in job.shapes[-job.requested :]]
         supported = [problem for problem in problems if not library.why_not(problem)]
         seeds = ("random", job.seed), (job.pattern, job.seed + 1)
         for problem, (pattern, seed) in product(supported, seeds):
@@ -331,7 +331,7 @@ class JobRun:
                         decided.add((library.name, shape))
                         set_verdict(library, worse(results[library.name].verdict, verdict))
         for library in right():
-            for shape in shapes[-job.asked :]:
+            for shape in shapes[-job.requested :]:
                 is_open = (library.name, shape) not in decided
                 if is_open and not library.why_not(Problem(job.reduction, *shape)):
                     set_verdict(library, not_decided(shape[0]))
@@ -378,8 +378,7 @@ class JobRun:
         verdict: Verdict | None = None
         self._reporter.begin(library.name, "prepares")
         try:
-            elements, buffer = timed.data.elements, timed.buffer
-            call = memory.prepare(library, problem, elements, buffer, self._job.folder)
+            call = self._prepare(library, problem, memory, timed)
             timed.turn_to(1)
             call.run()  # it may compile at its first call
             call.results()
@@ -401,6 +400,12 @@ class JobRun:
         if verdict.outcome == "fail":
             verdict = replace(verdict, reason=f"{test_input}: {verdict.reason}")
         return replace(verdict, effort=test_input.effort + Effort(launches=1 + len(_POISONS)))
+
+    def _prepare(
+        self, library: Library, problem: Problem, memory: Memory, source: TimedInput
+    ) -> LibraryCall:
+        elements, folder = source.data.elements, self._job.folder
+        return memory.prepare(library, problem, elements, source.buffer, folder)
 
     def _layout_inputs(self) -> list[LayoutInput]:
         """The input of each layout. Layouts of the same size share their data."""
@@ -445,11 +450,11 @@ class JobRun:
                 passes[method.label] = self._pass(method, deadline.share(len(methods) - k))
             if not deadline.passed and not self._job.odd:
                 with self._context() as context:
-                    timings = (pair for one in passes.values() for pair in one.timings.items())
+                    timings = (pair for each in passes.values() for pair in each.timings.items())
                     costs = {name: timing.median_us for name, timing in timings}
                     if self._job.energy:
                         energy = self._joules(costs, context)
-                        passes = {k: replace(one, joules=energy) for k, one in passes.items()}
+                        passes = {k: replace(each, joules=energy) for k, each in passes.items()}
                     self._repeat(costs)
                     for library in self._job.libraries():
                         is_timed = library.host_only and self.is_right(library.name)
@@ -513,8 +518,7 @@ class JobRun:
         starts again without the library."""
         self._reporter.begin(library.name, "prepares")
         try:
-            elements, folder = layout.data.elements, self._job.folder
-            call = memory.prepare(library, layout.problem, elements, source.buffer, folder)
+            call = self._prepare(library, layout.problem, memory, source)
             call.run()  # it may compile at its first call
             self._backend.synchronize()
         except Exception as error:
@@ -646,8 +650,7 @@ class JobRun:
         source.restored()  # an earlier call may have changed it
         with open_memory(backend) as memory:
             try:
-                elements, folder = layout.data.elements, self._job.folder
-                call = memory.prepare(library, layout.problem, elements, source.buffer, folder)
+                call = self._prepare(library, layout.problem, memory, source)
                 timed = TimedCall(call, 0, source)
                 for k in range(_WARM_CALLS + _CALLS):
                     source.turn_to(1 - k % 2)

@@ -436,12 +436,12 @@ def _exact_sum(reduction: Reduction, n: int, rows: int, rng: np.random.Generator
     """Odd multiples of a small unit, with as many digits as possible for exact sums. Up to 2^21
     elements per row no sum of any of them rounds. Beyond that, no sum rounds whose order does not
     depend on the values."""
-    own, room = digits(reduction.dtype), digits(reduction.acc)
-    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH_DIGITS)
+    element_digits, acc_digits = digits(reduction.dtype), digits(reduction.acc)
+    bits, wide = acc_digits - max(n - 1, 0).bit_length(), min(element_digits, _ENOUGH_DIGITS)
     if bits >= wide or n > _MAX_MAGNITUDES:
         return exact_elements(reduction, n, n * rows, rng)
     whole = _odd(bits - 1, n * rows, rng).astype(np.int16)
-    some = rng.integers(0, n, (rows, 2 ** (room - 1 - wide)))
+    some = rng.integers(0, n, (rows, 2 ** (acc_digits - 1 - wide)))
     few = rng.choice(np.array([-1, 1], np.int16), some.shape)
     few *= 2**wide - 1 - 2 * rng.integers(0, 4, some.shape, np.int16)
     np.put_along_axis(whole.reshape(rows, n), some, few, axis=1)
@@ -451,12 +451,12 @@ def _exact_sum(reduction: Reduction, n: int, rows: int, rng: np.random.Generator
 def exact_elements(reduction: Reduction, n: int, count: int, rng: np.random.Generator) -> Array:
     """`count` elements of an array of `n` elements that is generated in parts. Their sums are exact
     as in `_exact_sum`, but there are no elements with more digits than the others."""
-    own, room = digits(reduction.dtype), digits(reduction.acc)
-    bits, wide = room - max(n - 1, 0).bit_length(), min(own, _ENOUGH_DIGITS)
+    element_digits, acc_digits = digits(reduction.dtype), digits(reduction.acc)
+    bits, wide = acc_digits - max(n - 1, 0).bit_length(), min(element_digits, _ENOUGH_DIGITS)
     if n > _MAX_MAGNITUDES and bits < wide:
         # The variance of a sum of n uniform elements up to 2^bits is n / 3 * 4^bits.
-        bits = min(wide, math.floor(room - math.log2(_DEVIATIONS * (n / 3) ** 0.5)))
-    return _in_units(_odd(max(1, min(bits, own)), count, rng), reduction)
+        bits = min(wide, math.floor(acc_digits - math.log2(_DEVIATIONS * (n / 3) ** 0.5)))
+    return _in_units(_odd(max(1, min(bits, element_digits)), count, rng), reduction)
 
 
 def _in_units(whole: Array, reduction: Reduction) -> Array:

@@ -63,10 +63,10 @@ def _problem(record: Record) -> tuple[object, ...]:
 
 
 def _of_problem(
-    run: Run, found: Mapping[str, Record], after: Mapping[str, str | None]
+    run: Run, records: Mapping[str, Record], after: Mapping[str, str | None]
 ) -> Iterator[Gain]:
-    for name, record in found.items():
-        before = found.get(after.get(name) or "")
+    for name, record in records.items():
+        before = records.get(after.get(name) or "")
         ratios = paired(before.rounds_us, record.rounds_us) if before else []
         if before and ratios:
             yield Gain(
@@ -75,6 +75,6 @@ def _of_problem(
             )  # fmt: skip
 
 
-def newest(found: Iterable[Gain]) -> list[Gain]:
+def newest(gains: Iterable[Gain]) -> list[Gain]:
     """The first of the gains of each kernel on each GPU model."""
-    return [some[0] for some in group_by(found, lambda gain: (gain.kernel, gain.device)).values()]
+    return [same[0] for same in group_by(gains, lambda gain: (gain.kernel, gain.device)).values()]

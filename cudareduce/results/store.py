@@ -257,27 +257,27 @@ def _misfit(value: Any, kind: Any) -> str:
     return "missing" if value is None else f"not {_WORDS[kind]}"
 
 
-def parse(kind: type[_Item], found: Any) -> _Item:
+def parse(kind: type[_Item], value: Any) -> _Item:
     """Convert a JSON object to a dataclass. Missing fields get their default or None; unknown
     fields, from newer versions, are ignored. Raises Unfit for values of the wrong type."""
-    if type(found) is not dict:
+    if type(value) is not dict:
         raise Unfit("it is not an object")
     key: Any = kind
     expected, values = _types(key), dict(_defaults(key))
-    missing = _required(key) - found.keys()
+    missing = _required(key) - value.keys()
     if missing:
         raise Unfit(f"{min(missing)} is missing")
-    for name, value in found.items():
+    for name, item in value.items():
         types = expected.get(name)
         if types is None:
             continue
-        if type(value) not in types:  # not isinstance, for which true is an int
-            value = _converted(name, value, types)
-        elif type(value) in _NUMBERS and not -_LARGEST <= value <= _LARGEST:
+        if type(item) not in types:  # not isinstance, for which true is an int
+            item = _converted(name, item, types)
+        elif type(item) in _NUMBERS and not -_LARGEST <= item <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
-        elif type(value) is str and not value.isascii() and not _printable(value):
+        elif type(item) is str and not item.isascii() and not _printable(item):
             raise Unfit(f"{name} holds half a character, which cannot be printed")
-        values[name] = value
+        values[name] = item
     return kind(**values)
 
 
@@ -344,22 +344,22 @@ def runs_of(paths: Sequence[Path]) -> dict[Path, Run]:
     """Load several result files. Files without records, such as those of `reveal` and `selftest`,
     are skipped with a message if there are others. Raises UsageError for a damaged file, and if no
     file is left."""
-    found, others = {}, []
+    runs, others = {}, []
     for path in paths:
         data = read_json(path)
         if len(paths) > 1 and isinstance(data, dict) and not data.get("records"):
             others.append(path)
         else:
-            found[path] = run_of(path, data)
-            for number, record in enumerate(found[path].records, 1):
+            runs[path] = run_of(path, data)
+            for number, record in enumerate(runs[path].records, 1):
                 if record.time_us is not None and record.time_us <= 0:
                     raise UsageError(
                         f"{path}: record {number}: time_us is {record.time_us:g}, and a time is "
                         "above 0; bench again"
                     )
     names = ", ".join(map(str, others))
-    if not found:
+    if not runs:
         raise UsageError(f"none holds records of bench: {names}; write some with bench --json")
     if others:
         say(f"left out, without records of bench: {names}")
-    return found
+    return runs

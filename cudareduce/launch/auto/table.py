@@ -86,8 +86,8 @@ class Entry:
 
     def is_of(self, reduction: Reduction) -> bool:
         """Whether the entry is for this operator and these types."""
-        own = reduction.op.name, reduction.dtype.name, reduction.acc.name
-        return own == (self.op, self.dtype, self.acc)
+        names = reduction.op.name, reduction.dtype.name, reduction.acc.name
+        return names == (self.op, self.dtype, self.acc)
 
     @property
     def reduction(self) -> Reduction:
@@ -282,12 +282,13 @@ def write_table(
         raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
     kept = {entry.problem: entry for entry in (*before.entries, *entries)}
     lines = [
-        json.dumps(_given(entry), allow_nan=False) for entry in sorted(kept.values(), key=_order)
+        json.dumps(_fields_set(entry), allow_nan=False)
+        for entry in sorted(kept.values(), key=_order)
     ]
     head = {
         "schema": SCHEMA,
         "device": _alike(info),
-        "some_sms": [_given(launch) for launch in before.some_sms],
+        "some_sms": [_fields_set(launch) for launch in before.some_sms],
     }
     text = json.dumps(head)[:-1] + ', "entries": [\n' + ",\n".join(lines) + "\n]}\n"
     try:
@@ -298,9 +299,9 @@ def write_table(
     return path
 
 
-def _given(value: Entry | SomeSms) -> dict[str, Any]:
+def _fields_set(value: Entry | SomeSms) -> dict[str, Any]:
     """The fields that are set."""
-    return {name: found for name, found in asdict(value).items() if found not in (None, "")}
+    return {name: field for name, field in asdict(value).items() if field not in (None, "")}
 
 
 def _order(entry: Entry) -> tuple[object, ...]:

@@ -260,4 +260,4 @@ def test_wrong_names_are_refused_where_auto_is_no_kernel(registry: Any) -> None:
     with pytest.raises(UsageError, match="selects a kernel for each problem"):
         registry.choose(["auto"])
     [choice] = registry.choose(["auto"], auto=True)
-    assert choice.among == tuple(registry.kernels.values())
+    assert choice.candidates == tuple(registry.kernels.values())
