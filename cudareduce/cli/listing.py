@@ -35,6 +35,12 @@ from cudareduce.report.terminal import PIPE, coloured
 from cudareduce.results.gains import Gain, gains, newest, stored_runs
 from cudareduce.text import group_by, shown, source_shown
 
+#: The fields of a kernel in `list --format json`, in order.
+_JSON_FIELDS = (
+    "id", "family", "title", "scope", "order", "finish", "dtypes", "ops", "after", "techniques",
+    "published", "requires", "blocks", "block", "items", "min_cc",
+)  # fmt: skip
+
 
 def list_json(registry: Registry, suite: str | None) -> str:
     return json.dumps([_object(registry, c.kernel) for c in chosen_of(registry, suite)], indent=1)
@@ -42,22 +48,8 @@ def list_json(registry: Registry, suite: str | None) -> str:
 
 def _object(registry: Registry, kernel: Kernel) -> dict[str, Any]:
     return {
-        "id": kernel.id,
-        "family": kernel.family,
-        "title": kernel.title,
-        "scope": kernel.scope,
-        "order": kernel.order,
-        "finish": kernel.finish,
-        "dtypes": list(kernel.dtypes),
-        "ops": list(kernel.ops),
-        "after": kernel.after,
-        "techniques": list(kernel.techniques),
-        "published": registry.published(kernel),
-        "requires": list(kernel.requires),
-        "blocks": list(kernel.blocks),
-        "block": kernel.block,
-        "items": kernel.items,
-        "min_cc": kernel.min_cc,
+        name: registry.published(kernel) if name == "published" else getattr(kernel, name)
+        for name in _JSON_FIELDS
     }
 
 
@@ -232,7 +224,8 @@ def _cards(devices: Sequence[str]) -> list[str]:
 
 
 def _guides(kernels: Sequence[Kernel]) -> Iterator[str]:
-    """The lines of a tree in front of each kernel; predecessors come first."""
+    """The tree-drawing characters in front of each kernel, in the order of `kernels`. Each kernel
+    must follow its predecessor."""
     last = {kernel.after: kernel.id for kernel in kernels}
     below: dict[str | None, str] = {}
     for kernel in kernels:

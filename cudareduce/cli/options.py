@@ -235,8 +235,8 @@ TABLE: dict[str, dict[str, dict[str, Any]]] = {
         "backend": _opt("--backend", Word(["auto", "cuda", "cpu"]), "Backend: cuda, cpu (an "
                         "emulator, never timed), or auto.", default="auto", metavar="NAME"),
         "device": _opt("--device", Count(0, 1023), "Index of the GPU.", default=0),
-        "max_time": _opt("--max-time", _SECONDS, "Time limit of the whole run; what was left out "
-                         "is reported.", default=None, metavar="SECONDS"),
+        "max_time": _opt("--max-time", _SECONDS, "Time limit of the whole run; kernels that are "
+                         "left out are reported.", default=None, metavar="SECONDS"),
         "time_limit": _opt("--time-limit", _SECONDS, "Time limit per kernel; exceeding it counts "
                            "as WRONG on a GPU, undecided on the CPU.", metavar="SECONDS"),
         "no_cache": _flag("--no-cache", "Recompile all kernels."),
@@ -299,7 +299,7 @@ def styles(*formats: str, note: str = "") -> dict[str, Any]:
 
 
 def one_word(words: Sequence[str], metavar: str, text: str, default: str | None) -> dict[str, Any]:
-    """The settings of an option with one word instead of a list."""
+    """The changed settings of an option that takes one word instead of a list of words."""
     kind = Word(words, ALIASES if metavar == "DTYPE" else {})
     return {"type": kind, "help": text, "metavar": metavar, "default": default}
 

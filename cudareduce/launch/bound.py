@@ -41,7 +41,8 @@ def arguments(plan: Plan, step: Pass, buffers: Mapping[str, Buffer]) -> list[Buf
 
 
 class Workspaces:
-    """One workspace per case, which launches of all sizes share, as in an application."""
+    """The workspaces of kernels: one per case, used by the launches of all sizes, as an application
+    would."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -69,7 +69,7 @@ def _read(name: str, folder: Path | None) -> str:
 
 
 def operator_text(op: Operator, folder: Path | None = None) -> str:
-    """The CUDA C++ of an operator: struct `Operator`, the base of `Op`."""
+    """The CUDA C++ source of an operator: struct `Operator`, from which `Op` derives."""
     text = _read("expression" if op.expression else op.name, folder)
     text = text.replace("EXPRESSION", op.expression).replace("IDENTITY", op.identity_text)
     return _read(op.needs, folder) + text if op.needs else text

@@ -39,11 +39,8 @@ _OPS = (*_FOLDS, "argmin", "argmax")
 #: leaves the result on the device.
 _CUB_DETERMINISM, _THRUST_REDUCE_INTO = 3_005_000, 3_002_000
 _CUDA_ERRORS = {
-    2: "out of memory",
-    35: "the driver is too old",
-    209: "no kernel image",
-    801: "not supported",
-}
+    2: "out of memory", 35: "the driver is too old", 209: "no kernel image", 801: "not supported",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,7 @@ def _version(folder: Path) -> int:
 
 @cache
 def find_nvcc() -> tuple[str, str] | None:
-    """The compiler's path and release, or None."""
+    """Path and release of nvcc; None if it is not installed or does not work."""
     return next(installed("nvcc"), None)
 
 
@@ -259,7 +256,7 @@ def _why_not_packed(problem: Problem) -> str | None:
 
 
 def _cub_call(function: str, suffix: str, problem: Problem) -> str:
-    """The call as text, such as `DeviceReduce::Sum, run_to_run`."""
+    """The text that names a call of CUB in tables, such as `DeviceReduce::Sum, run_to_run`."""
     reduction = problem.reduction
     names = {"sum": "Sum", "mean": "Sum", "argmin": "ArgMin", "argmax": "ArgMax"}
     name = names.get(reduction.op.name, "Reduce")

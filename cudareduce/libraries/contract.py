@@ -70,13 +70,13 @@ class CallRequest:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,), or (rows, n)."""
+        """The shape of the input as an array: (n,) for one row, else (rows, n)."""
         n, rows = self.problem.n, self.problem.rows
         return (n,) if rows == 1 else (rows, n)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        """(), or (rows,)."""
+        """The shape of the results as an array: () for one row, else (rows,)."""
         return () if self.problem.rows == 1 else (self.problem.rows,)
 
 

@@ -85,7 +85,8 @@ def _dot(request: CallRequest) -> tuple[str, Callable[[], int]]:
 
 
 def _gemv(request: CallRequest) -> tuple[str, Callable[[], int]]:
-    """The matrix times a vector of ones. cuBLAS is column-major, so the matrix is transposed."""
+    """The product of the matrix and a vector of ones, which is the sum of each row. The matrix is
+    transposed, since cuBLAS is column-major."""
     ones, one, zero = (_upload(request, 1, request.problem.n), _upload(request, 1, 1),
                        _upload(request, 0, 1))  # fmt: skip
     x, out = ctypes.c_void_p(request.address), ctypes.c_void_p(request.out)

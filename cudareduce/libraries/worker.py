@@ -532,7 +532,8 @@ class JobRun:
 
         @contextmanager
         def judged() -> Iterator[Context]:
-            """A context for half a round. Adds the verdicts on its launches at the end."""
+            """A timing context for half a round. At its end, adds the verdicts of the result
+            monitors to those of libraries and kernels."""
             with self._context(keep_cache=not method.cold) as context:
                 names.update((key, timed.name) for key, timed in self._calls.items())
                 left = self._no_graph if method.graph else set[str]()

@@ -1,4 +1,4 @@
-"""The launch of `auto` for one problem: from a table, else from the rule, else any that works."""
+"""Selects the launch of `auto`: from a table, else by the rule, else any kernel that works."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudareduce.reduction.operators import Reduction
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses among the kernels of the package for `auto` or `auto:fixed`, whichever `name` is."""
+    """Selects a kernel of the package and its launch shape. `name` is `auto` or `auto:fixed`."""
 
     name: str
     kernels: Mapping[str, Kernel]
@@ -27,17 +27,17 @@ class Chooser:
     def choose(
         self, reduction: Reduction, n: int, rows: int, *, aligned: bool = True
     ) -> Case | None:
-        """The case for `rows` rows of `n` elements; None if no kernel takes them. `aligned`: the
-        input starts at a multiple of 16 bytes; tables were measured so, and an array is read as
-        fast from elsewhere."""
+        """The case for `rows` rows of `n` elements; None if no kernel supports them. `aligned`: the
+        input starts at a multiple of 16 bytes, as in the measurements of tables. Entries for a
+        single array also apply to other addresses, since its time does not depend on them."""
         known = self._from_tables(reduction, n, rows) if aligned or rows == 1 else ()
         candidates = chain(known, self._from_rule(reduction, n, rows, aligned))
         return next(self._launchable(candidates, reduction, n, rows), None)
 
     def _from_tables(self, reduction: Reduction, n: int, rows: int) -> Iterator[Pick]:
-        """Picks of the tables, nearest problem first. An entry for another operator or type counts
-        only where the rule picks the same kernel for both: a sum of integers can use kernels that
-        a sum of floats cannot."""
+        """Launches from the tables, nearest problem first. An entry for another operator or type
+        applies only if the rule selects the same kernel for both: a sum of integers can use kernels
+        that a sum of floats cannot."""
         if self.facts.sms is not None:
             if rows == 1 and reduction.op.commutative and fills_rings(reduction, n, self.facts):
                 for table in self.tables:
@@ -53,21 +53,21 @@ class Chooser:
                     yield entry.pick
 
     def _rule_kernel(self, reduction: Reduction, n: int, rows: int) -> str:
-        """The name of the kernel that is chosen without a table."""
+        """The name of the kernel that is selected without a table; empty if there is none."""
         cases = self._launchable(self._from_rule(reduction, n, rows), reduction, n, rows)
         return next((case.kernel.entry for case in cases), "")
 
     def _from_rule(
         self, reduction: Reduction, n: int, rows: int, aligned: bool = True
     ) -> Iterator[Pick]:
-        """Picks of the rule, then every kernel, those of the family `limit` first."""
+        """Launches by the rule, then every kernel with its defaults, family `limit` first."""
         yield from picks(reduction, n, rows, self.facts, aligned=aligned)
         yield from map(Pick, sorted(self.kernels, key=lambda k: self.kernels[k].family != "limit"))
 
     def _launchable(
         self, candidates: Iterable[Pick], reduction: Reduction, n: int, rows: int
     ) -> Iterator[Case]:
-        """The candidates that take the problem, as cases."""
+        """The cases of those candidates that support the problem."""
         for pick in candidates:
             case = self.case(pick, reduction)
             if case is None or case.kernel.shape(n, rows) != (n, rows):
@@ -79,8 +79,8 @@ class Chooser:
             yield case
 
     def case(self, pick: Pick, reduction: Reduction) -> Case | None:
-        """The case of a pick; None if its kernel does not exist, does not take the reduction or
-        does not run on this GPU."""
+        """The case of a launch; None if its kernel does not exist, does not support the reduction,
+        block size or items, or does not run on this GPU."""
         kernel = self.kernels.get(pick.kernel)
         if kernel is None or self._excluded(kernel, reduction):
             return None
@@ -99,7 +99,7 @@ class Chooser:
         return Case(renamed, reduction, block, items)
 
     def _excluded(self, kernel: Kernel, reduction: Reduction) -> bool:
-        """Whether a kernel is never to be chosen."""
+        """True if a kernel must not be selected for a reduction."""
         return (
             kernel.foreign
             or kernel.why_not(reduction) is not None

@@ -1,4 +1,4 @@
-"""The launch that `auto` takes on a GPU without a table: one rule, from three numbers of the GPU.
+"""The default launch of `auto` on a GPU without a table: one rule, from three numbers of the GPU.
 
 The numbers are the SM count, the threads per SM and the size of the L2. Faster launches on a GPU
 that was measured are in the table of that GPU (`tables/`, written by `tune`).
@@ -24,8 +24,8 @@ _L2_BYTES = 50 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The GPU as the rule sees it: limits, description, missing hardware features, and the number
-    of SMs to use (None for all)."""
+    """The facts about a GPU on which the rule depends: limits, description, missing hardware
+    features, and the number of SMs to use (None for all)."""
 
     limits: DeviceLimits
     info: DeviceInfo
@@ -33,13 +33,13 @@ class Facts:
     sms: int | None = None
 
     def run(self, kernel: Kernel) -> bool:
-        """Whether the GPU can run a kernel, and the kernel leaves its result there."""
+        """True if the GPU can run a kernel, and the kernel leaves its result on the GPU."""
         enough = self.info.cc is None or float(self.info.cc) >= float(kernel.min_cc)
         return enough and not set(kernel.requires) & set(self.lacks) and kernel.finish != "host"
 
     @property
     def ring_bytes(self) -> int:
-        """Total size of the rings of the SMs in use; 0 where all are, or none has a ring."""
+        """Bytes of all rings of the SMs in use; 0 if all SMs are used or the GPU has no TMA."""
         if self.sms is None or self.sms >= self.limits.sm_count:
             return 0
         return _RING_BYTES * self.sms if (self.info.cc or "").startswith(_RING_CC) else 0
@@ -70,7 +70,7 @@ class Pick:
 def picks(
     reduction: Reduction, n: int, rows: int, facts: Facts, *, aligned: bool = True
 ) -> Iterator[Pick]:
-    """Launches for `rows` rows of `n` elements, best first; the caller skips what does not fit.
+    """Launches for `rows` rows of `n` elements, fastest first; the caller skips unsupported ones.
     `aligned`: the input starts at a multiple of 16 bytes."""
     if rows != 1:
         yield from _rows(reduction, n, rows, facts, aligned)
@@ -81,9 +81,9 @@ def picks(
 
 
 def _array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
-    """One block while it can load all of the input at once. Up to one tile per SM, in the smallest
-    tiles, the kernels whose partial results travel fastest between few blocks. Beyond, the kernels
-    that disturb many blocks least."""
+    """Launches for one array. A small input gets one block that loads all of it at once. An input
+    of up to one tile per SM gets small tiles, and the kernels that combine few partial results with
+    the lowest latency. A larger input gets those that do it with the least contention."""
     size, indexed, sms = reduction.dtype.size, reduction.op.indexed, facts.limits.sm_count
     nbytes = n * size
     # Elements below 4 bytes are added one at a time, so a block takes fewer of them.
@@ -134,7 +134,8 @@ def _array(reduction: Reduction, n: int, facts: Facts) -> Iterator[Pick]:
 
 
 def fills_rings(reduction: Reduction, n: int, facts: Facts) -> bool:
-    """Whether an array on some of the SMs fills their rings, and is added as fast as they fill."""
+    """True if an array on some of the SMs is large enough to fill their rings, and its elements are
+    added as fast as the rings fill."""
     size = reduction.dtype.size
     return (
         0 < facts.ring_bytes <= n * size
@@ -144,8 +145,10 @@ def fills_rings(reduction: Reduction, n: int, facts: Facts) -> bool:
 
 
 def packing(row: int) -> int:
-    """How rows of `row` bytes lie to 16-byte loads, the first being aligned: 0, some start between
-    two loads; 1, whole loads; 2, a power of two of loads, at most one per lane of a warp."""
+    """The alignment of contiguous rows of `row` bytes to 16-byte loads, if the first is aligned.
+
+    0: some rows are misaligned; 1: a row is a whole number of loads; 2: that number is a power of
+    two, at most 32 (one load per lane of a warp)."""
     loads, rest = divmod(row, LOAD)
     if rest:
         return 0
@@ -153,15 +156,16 @@ def packing(row: int) -> int:
 
 
 def _rows(reduction: Reduction, n: int, rows: int, facts: Facts, aligned: bool) -> Iterator[Pick]:
-    """Short rows share a warp, others have a warp each, or a block each where rows are long or too
-    few to fill the GPU by warps; very few long rows have several blocks each."""
+    """Launches for several rows. Several short rows share a warp. Longer rows get one warp each, or
+    one block each if one warp per row would not fill the GPU. A few very long rows get several
+    blocks each."""
     size, indexed, sms = reduction.dtype.size, reduction.op.indexed, facts.limits.sm_count
     row, total = size * n, size * n * rows
     if size < 4 and rows <= sms and 128 <= row <= 2**12:
         if size == 1 and row > 2**10:
             yield Pick("reduce_rows_block", 256, LOAD)
         yield Pick("reduce_rows_broadcast", 256)
-    if row <= 2**10 and rows <= 8 * sms:  # each waits for its loads alone
+    if row <= 2**10 and rows <= 8 * sms:  # bound by the latency of loads
         if size == 1 and row <= 32:
             yield Pick("reduce_warp_registers")
         yield Pick("reduce_rows_warp", 256, 2 * LOAD // size)

@@ -1,8 +1,8 @@
-"""Tables of the fastest launches on a GPU: JSON files, shipped or written by `tune`.
+"""Tables of the fastest launches on a GPU: JSON files, in the package or written by `tune`.
 
-A table applies to GPUs that agree in name, compute capability, SM count, L2 and memory. An entry
-applies to sizes near its own, and to rows only if they are aligned alike. An entry of `tune` is
-dropped once the source of its kernel has changed.
+A table applies to GPUs with the same name, compute capability, SM count, L2 and memory. An entry
+applies to sizes within a factor of two and, if there are several rows, to rows with the same
+alignment. An entry of `tune` is ignored once the source of its kernel has changed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Entry:
         return packing(n * self.reduction.dtype.size)
 
     def is_of(self, reduction: Reduction) -> bool:
-        """Whether the entry is for this operator and these types."""
+        """True if the entry is for this operator and these types."""
         names = reduction.op.name, reduction.dtype.name, reduction.acc.name
         return names == (self.op, self.dtype, self.acc)
 
@@ -99,14 +99,14 @@ class Entry:
 
 
 def _kind(reduction: Reduction) -> tuple[object, ...]:
-    """Properties that reductions of equal cost share."""
+    """The properties that determine the cost of a reduction."""
     op = reduction.op
     return reduction.dtype.size, reduction.acc_size, op.indexed, op.commutative, op.has_finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SomeSms:
-    """The launch of an array of 4-byte elements on `least_sms` SMs and more, but not on all."""
+    """The launch for an array of 4-byte elements on at least `least_sms` SMs, but not all SMs."""
 
     least_sms: int
     kernel: str
@@ -122,8 +122,8 @@ class SomeSms:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table of one GPU model, read from `path`. `left_out` has a line for each group of entries
-    that do not apply."""
+    """The table of one GPU model, read from `path`. `left_out` has a message for each group of
+    ignored entries."""
 
     path: Path
     entries: tuple[Entry, ...]
@@ -131,7 +131,7 @@ class Table:
     some_sms: tuple[SomeSms, ...] = ()
 
     def on_some_sms(self, sms: int) -> Iterator[Pick]:
-        """Launches for an array on so many SMs, best first."""
+        """Launches for an array on `sms` SMs, fastest first."""
         for launch in sorted(self.some_sms, key=lambda launch: -launch.least_sms):
             if launch.least_sms <= sms:
                 yield launch.pick
@@ -149,30 +149,34 @@ class Table:
                 yield entry
 
     def holding(self, kernels: Mapping[str, Kernel]) -> Table:
-        """The table without entries whose kernel has changed or cannot be launched so."""
-        stale = [entry for entry in self.entries if _is_stale(entry, kernels)]
-        fresh = [entry for entry in self.entries if not _is_stale(entry, kernels)]
-        whys = [_why_unfit(entry, kernels[entry.kernel]) for entry in fresh]
+        """The table without entries whose kernel has changed or does not support the launch."""
+        stale = {entry for entry in self.entries if _is_stale(entry, kernels)}
+        reasons = {
+            entry: _why_unfit(entry, kernels[entry.kernel])
+            for entry in self.entries if entry not in stale
+        }  # fmt: skip
         left_out = []
         if stale:
-            names = ", ".join(dict.fromkeys(entry.kernel for entry in stale))
-            left_out.append(
-                f"{self.path} was measured with other texts of {names}: what it says of these is "
-                "left out; cudareduce tune measures them again"
+            names = ", ".join(
+                dict.fromkeys(entry.kernel for entry in self.entries if entry in stale)
             )
-        unfit = [f"{e.kernel} {why}" for e, why in zip(fresh, whys, strict=True) if why]
+            left_out.append(
+                f"{self.path} was measured with other versions of {names}, whose entries are "
+                "ignored; cudareduce tune measures them again"
+            )
+        unfit = [f"{entry.kernel} {reason}" for entry, reason in reasons.items() if reason]
         if unfit:
             more = ", and more" if len(set(unfit)) > 1 else ""
             left_out.append(
-                f"{self.path}: {counted(len(unfit), 'entry', 'entries')} left out, since "
-                f"{unfit[0]}{more}; cudareduce tune writes it anew"
+                f"{self.path}: {counted(len(unfit), 'entry', 'entries')} ignored, since "
+                f"{unfit[0]}{more}; cudareduce tune replaces them"
             )
-        sound = tuple(e for e, why in zip(fresh, whys, strict=True) if not why)
+        sound = tuple(entry for entry, reason in reasons.items() if not reason)
         return Table(self.path, sound, tuple(left_out), self.some_sms)
 
 
 def _is_stale(entry: Entry, kernels: Mapping[str, Kernel]) -> bool:
-    """Whether the kernel of an entry has changed or is missing."""
+    """True if the kernel of an entry has changed or is missing."""
     kernel = kernels.get(entry.kernel)
     return kernel is None or entry.source_sha not in ("", kernel.sha)
 
@@ -226,7 +230,7 @@ def read_table(path: Path) -> Table:
     """Read a table. Raises UsageError with a remedy."""
     place = ""
     try:
-        with suppress(OSError):  # of which reading tells
+        with suppress(OSError):  # reported when the file is read
             if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe might never end
                 raise Unfit("it is no plain file")
         data = read_json(path)
@@ -261,7 +265,7 @@ def _checked(entry: Entry) -> Entry:
         value = getattr(entry, name)
         if value is not None and value <= 0:
             raise Unfit(f"{name} is not above 0")
-    if entry.items > _MOST_ITEMS:  # a block would never come to an end of them
+    if entry.items > _MOST_ITEMS:  # a loop over more items would take too long
         raise Unfit(f"items is above {_MOST_ITEMS}")
     if entry.grid not in get_args(Grid):
         raise Unfit(f"grid is not one of {', '.join(get_args(Grid))}")
@@ -278,7 +282,7 @@ def write_table(
     before = Table(path, ()) if is_missing(path) else read_table(path).holding(kernels)
     if not entries and not before.left_out:
         return None
-    if not folder.is_absolute():  # where there is no home
+    if not folder.is_absolute():  # no home folder
         raise UsageError("there is no home folder to keep a table in: set XDG_DATA_HOME")
     kept = {entry.problem: entry for entry in (*before.entries, *entries)}
     lines = [

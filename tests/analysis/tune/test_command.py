@@ -145,12 +145,12 @@ def test_what_no_longer_holds_leaves_the_table_without_a_gain(
     [path] = folder.glob("*.json")
     path.write_text(path.read_text().replace('"source_sha": "', '"source_sha": "0'))
     _, _, err = cudareduce("bench", "auto", "--n", "2^12", "--rounds", "6")
-    assert f"was measured with other texts of {KERNEL}: " in err
+    assert f"was measured with other versions of {KERNEL}, " in err
     monkeypatch.setattr(gpu, "planted", {})
     assert cudareduce(*TUNE)[0] == 0
     assert entries(folder) == ()
     _, _, err = cudareduce("bench", "auto", "--n", "2^12", "--rounds", "6")
-    assert "other texts" not in err
+    assert "other versions" not in err
 
 
 def test_what_it_has_measured_is_no_baseline(

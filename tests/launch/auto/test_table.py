@@ -147,8 +147,8 @@ def test_an_unsupported_entry_of_a_table_is_ignored_with_a_remark(
     fields, why = UNFIT[name]
     path = planted(folder, replace(entry, **fields), replace(entry, n=2**22))
     [one] = said(registry)
-    begins = re.escape(f"{path}: 1 entry left out, since reduce_tiles_last_block ")
-    assert re.fullmatch(f"{begins}{why}; cudareduce tune writes it anew", one)
+    begins = re.escape(f"{path}: 1 entry ignored, since reduce_tiles_last_block ")
+    assert re.fullmatch(f"{begins}{why}; cudareduce tune replaces them", one)
     assert taken(registry, 2**20).kernel.entry == "reduce_tiles_mailbox"
     assert taken(registry, 2**22).kernel.entry == "reduce_tiles_last_block"
 
@@ -158,7 +158,7 @@ def test_several_of_them_are_one_remark(registry: Registry, folder: Path, entry:
     varies = replace(entry, kernel=loose.id, source_sha=loose.sha, fixed=True, grid=loose.grid)
     planted(folder, varies, replace(entry, block=7), replace(entry, n=2**21, block=7))
     [one] = said(registry)
-    assert ": 3 entries left out, since reduce_tiles_self_reset adds float32 in no fixed" in one
+    assert ": 3 entries ignored, since reduce_tiles_self_reset adds float32 in no fixed" in one
     assert "order, and more; " in one
 
 
