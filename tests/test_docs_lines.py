@@ -48,12 +48,12 @@ GIVEN = {
     "after.json": "tests/data/simulated-after.json",
     "run.json": "results/nvidia-h200/baseline.json",
 }
-#: Sections whose lines start ranks and take minutes.
-LONG = ("Several GPUs",)
+#: Sections whose lines start ranks or verify two files without host code, for minutes.
+LONG = ("Several GPUs", "Options")
 #: Sections whose lines take seconds: host code of external files, or many sizes.
 SECONDS = (
     "An example", "Find a data race", "Fill the GPU and use warp shuffles",
-    "Options", "Right on a condition", "Reduce an expression of the elements",
+    "Right on a condition", "Reduce an expression of the elements",
     "Recover the summation order", "What is verified", "Draw charts and write an HTML page",
 )  # fmt: skip
 _BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
