@@ -167,7 +167,7 @@ def plain(text: str, out: Path) -> str:
     text = re.sub(r"(cudareduce [\d.]+) at [0-9a-f]+(?:-dirty)?,", r"\1,", text)
     text = re.sub(r'("(?:cpu|host|gxx)": ?)"[^"]*"', r"\1...", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)
-    text = re.sub(r"^[a-z ]+: \d+ of \d+.*\n", "", text, flags=re.MULTILINE)  # printed when slow
+    text = re.sub(r"^[a-z ,]+: \d+ of \d+.*\n", "", text, flags=re.MULTILINE)  # printed when slow
     text = re.sub(r"skipped in (?:\d+ min ?)?(?:\d+ s)?\.", "skipped in ... s.", text)
     text = text.replace("No NVIDIA driver found", "No usable GPU: PyCUDA ...")
     text = re.sub(r"PyCUDA (?:is not installed|cannot be loaded)[^\n]*?(?=: running on|\n|$)",
