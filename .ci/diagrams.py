@@ -51,13 +51,17 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 rect { stroke-width: 0 } .box { stroke-width: 1 } .line { stroke: #59636e; fill: none }
 .flush { fill: #c8cdd3 }
 .k0 { fill: #2f81f7 } .k1 { fill: #e16f24 } .k2 { fill: #8250df } .k3 { fill: #1a7f37 }
+.curve { fill: none; stroke-width: 2 } .grid { stroke: #d0d7de; fill: none }
+.c0 { stroke: #2f81f7 } .c1 { stroke: #e16f24 } .c2 { stroke: #8250df } .c3 { stroke: #1a7f37 }
+.c4 { stroke: #bf3989 } .c5 { stroke: #7d4e00 } .c6 { stroke: #57606a }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .small { fill: #9198a1 } .on { fill: #ffffff }
 .back { fill: #0d1117 } .box { fill: #161b22; stroke: #6e7681 }
 .idle { fill: #21262d; stroke: #21262d }
 .thread { fill: #e6edf3; stroke: #e6edf3 } .both { fill: #a371f7; stroke: #a371f7 }
 .line { stroke: #9198a1 } .flush { fill: #484f58 }
-.k2 { fill: #a371f7 } .k3 { fill: #3fb950 }
+.k2 { fill: #a371f7 } .k3 { fill: #3fb950 } .grid { stroke: #30363d }
+.c2 { stroke: #a371f7 } .c3 { stroke: #3fb950 } .c5 { stroke: #d29922 } .c6 { stroke: #9198a1 }
 }
 """
 
@@ -84,10 +88,10 @@ class Drawing:
             f'rx="{radius:g}" class="{kind}"/>'
         )
 
-    def line(self, *points: float) -> None:
+    def line(self, *points: float, kind: str = "line") -> None:
         """A polyline through x, y, x, y, ..."""
         pairs = " ".join(f"{x:.4g},{y:.4g}" for x, y in zip(points[::2], points[1::2], strict=True))
-        self.parts.append(f'<polyline points="{pairs}" class="line"/>')
+        self.parts.append(f'<polyline points="{pairs}" class="{kind}"/>')
 
     def svg(self) -> str:
         """The whole file."""
@@ -232,6 +236,55 @@ def few_sms(run: Run) -> str:
         drawing.text(left + 6, y + 9, f"{share:.0f} %", "on")
         y += 19
     drawing.height = y
+    return drawing.svg()
+
+
+#: The libraries of the chart in README, by their names in result files.
+LIBRARIES = {
+    "cub:run_to_run": "CUB", "cub:not_guaranteed": "CUB, atomics", "torch": "PyTorch",
+    "torch:compile": "torch.compile", "triton": "Triton", "cupy": "CuPy", "cublas": "cuBLAS",
+}  # fmt: skip
+
+
+def libraries(runs: Sequence[Run]) -> str:
+    """The time of each library over that of `auto`, by size, with a panel for each run."""
+    drawing = Drawing("Time of libraries, relative to auto")
+    drawing.text(MARGIN, 40, "sum of float32, cold cache; higher is slower", "small")
+    left, right, tall, highest = MARGIN + 22, WIDTH - MARGIN, 150, 3.2
+    y = 58.0
+    for run in runs:
+        times = {
+            (record.kernel.removeprefix("peer:"), record.n): record.time_us
+            for record in run.records if record.time_us and record.context == "primary"
+        }  # fmt: skip
+        sizes = sorted({n for name, n in times if name == "auto"})
+        low, high = np.log2(sizes[0]), np.log2(sizes[-1])
+        drawing.text(left, y, run.device.name, "small")
+        bottom = y + 8 + tall
+
+        def x_of(n: int, low: float = low, high: float = high) -> float:
+            return left + (right - left) * float((np.log2(n) - low) / (high - low))
+
+        def y_of(ratio: float, bottom: float = bottom) -> float:
+            return bottom - tall * (min(ratio, highest) - 0.8) / (highest - 0.8)
+
+        for ratio in (1.0, 1.5, 2.0, 2.5, 3.0):
+            drawing.line(left, y_of(ratio), right, y_of(ratio), kind="grid")
+            drawing.text(left - 4, y_of(ratio) + 4, f"{ratio:g}", "small", "end")
+        for exponent in range(10, 31, 4):
+            drawing.text(x_of(2**exponent), bottom + 14, f"2^{exponent}", "small", "middle")
+        for number, name in enumerate(LIBRARIES):
+            points = [
+                (x_of(n), y_of(time / auto))
+                for n in sizes if (time := times.get((name, n))) and (auto := times["auto", n])
+            ]  # fmt: skip
+            drawing.line(*(value for point in points for value in point), kind=f"curve c{number}")
+        y = bottom + 34
+    for number, name in enumerate(LIBRARIES.values()):
+        x, row = MARGIN + 124 * (number % 3), y + 16 * (number // 3)
+        drawing.line(x, row - 4, x + 16, row - 4, kind=f"curve c{number}")
+        drawing.text(x + 21, row, name, "small")
+    drawing.height = y + 16 * (len(LIBRARIES) // 3) + 12
     return drawing.svg()
 
 
@@ -383,6 +436,10 @@ def diagrams() -> dict[str, str]:
     """Every diagram by its file name."""
     run, registry = load(RUN), load_registry(())
     made = {"pipeline.svg": pipeline(run), "rounds.svg": rounds(run), "limit.svg": limit(run)}
+    runs = [
+        RUN.parent.parent / gpu / "libraries-float32.json" for gpu in ("nvidia-h100", "nvidia-h200")
+    ]
+    made["libraries.svg"] = libraries([load(path) for path in runs])
     made["few-sms.svg"] = few_sms(load(RUN.parent / "few-sms.json"))
     with CpuBackend(cache=None, counts=True) as backend:
         for row in registry.suite(SUITE).rows:

@@ -1,21 +1,25 @@
-"""Draw docs/table.svg: tables of stored runs in a terminal of 80 columns.
+"""Draw the pictures of the README, each as a terminal of 80 columns with dark and light colours.
 
-Run it when the results or the tables change: python .ci/picture.py
+docs/table.svg: tables of stored runs. docs/race.svg: a kernel with a missing barrier, and its
+verdict. Run it when the results, the tables or the verdict change: python .ci/picture.py
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import redirect_stdout
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from rich.console import Console
-from rich.terminal_theme import MONOKAI
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
 from rich.text import Text
 
 from cudareduce.report.section import Section
@@ -25,7 +29,7 @@ from cudareduce.results.store import load
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "nvidia-h200"
-PICTURE = ROOT / "docs" / "table.svg"
+RACE = ROOT / "tests" / "external" / "cases" / "bare_without_barrier.cu"
 COLUMNS = 80
 N = 2**25
 #: The rows of each run: the ladder with the steps to the fastest kernel, and auto next to
@@ -57,21 +61,53 @@ def tables() -> Iterator[Section]:
         yield replace(sections(replace(run, records=shown))[0], notes=())
 
 
-def main() -> None:
-    """Print the tables and convert the output to SVG."""
+def print_tables() -> None:
+    """Print the tables of stored runs."""
+    print_sections(tables())
+
+
+def print_race() -> None:
+    """Print a kernel with a missing barrier, its faulty line in red, and the verdict on it."""
+    console = Console(width=COLUMNS, force_terminal=True, highlight=False)
+    _, _, source = RACE.read_text(encoding="utf-8").partition("\n")  # without its comment
+    with TemporaryDirectory() as folder, chdir(folder):
+        Path("block_sum.cu").write_text(source, encoding="utf-8")
+        command = [sys.executable, "-m", "cudareduce", "verify", "block_sum.cu"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"}
+        environment.pop("FORCE_COLOR")
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    (verdict,) = (line for line in done.stdout.splitlines() if "data race" in line)
+    where = re.search(r"block_sum\.cu:(\d+): ", verdict)
+    assert where, verdict
+    for number, line in enumerate(source.splitlines(), 1):
+        faulty = number == int(where[1])
+        console.print(f"{number:3}  {line}", style="bold red" if faulty else "", markup=False)
+    console.print()
+    console.print("$ cudareduce verify block_sum.cu", style="bold")
+    console.print(verdict, markup=False)
+
+
+def draw(name: str, title: str, print_text: Callable[[], None]) -> None:
+    """Convert what a function prints to docs/NAME.svg and docs/NAME-light.svg."""
     printed = StringIO()
     terminal = {"COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     with patch.dict(os.environ, terminal), redirect_stdout(printed):
-        print_sections(tables())
-    console = Console(record=True, width=COLUMNS, file=StringIO())
-    # The blank line at the end leaves room for descenders of the last line.
-    console.print(Text.from_ansi(printed.getvalue().rstrip() + "\n "))
-    title = "cudareduce bench all --n 2^25; cudareduce bench auto --libraries all"
-    svg = console.export_svg(title=title, theme=MONOKAI, unique_id="table")
-    # Use the monospaced font of the reader instead of a downloaded one.
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code, ", "")
-    PICTURE.write_text("\n".join(map(str.rstrip, svg.splitlines())) + "\n", encoding="utf-8")
+        print_text()
+    for suffix, theme in (("", MONOKAI), ("-light", DEFAULT_TERMINAL_THEME)):
+        console = Console(record=True, width=COLUMNS, file=StringIO())
+        # The blank line at the end leaves room for descenders of the last line.
+        console.print(Text.from_ansi(printed.getvalue().rstrip() + "\n "))
+        svg = console.export_svg(title=title, theme=theme, unique_id=name)
+        # Use the monospaced font of the reader instead of a downloaded one.
+        svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code, ", "")
+        lines = map(str.rstrip, svg.splitlines())
+        picture = ROOT / "docs" / f"{name}{suffix}.svg"
+        picture.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    draw(
+        "table", "cudareduce bench all --n 2^25; cudareduce bench auto --libraries all",
+        print_tables,
+    )  # fmt: skip
+    draw("race", "block_sum.cu", print_race)

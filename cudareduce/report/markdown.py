@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from cudareduce.errors import UsageError
 from cudareduce.reduction.sizes import parse_size
@@ -24,9 +25,10 @@ _OPEN = re.compile(
     r"<!--\s*cudareduce:\s*(?P<file>.+?)(?:,\s*(?P<by_size>by size)(?::\s*(?P<table>\w+))?)?"
     r"(?:,\s*rows\s+(?P<rows>[^,]+?))?(?:,\s*at\s+(?P<at>[^,\s]+))?\s*-->"
 )
-#: The markers of a number in a Markdown line: a field of a record, or the ratio of two fields.
+#: The markers of a number in a Markdown line: a field of a record, the ratio of two fields, or an
+#: entry of the protocol, such as `caught/3%/of of selftest`.
 _VALUE = re.compile(
-    r"(?<!`)(?P<open><!--\s*cudareduce:\s*(?P<file>[^,]+?),\s*value\s+(?P<field>\w+)\s+of\s+"
+    r"(?<!`)(?P<open><!--\s*cudareduce:\s*(?P<file>[^,]+?),\s*value\s+(?P<field>[\w/%]+)\s+of\s+"
     r"(?P<kernel>\S+)(?:\s+over\s+(?P<over>\S+))?(?:\s+at\s+(?P<at>\S+))?\s*-->)"
     r".*?(?P<close><!--\s*/cudareduce\s*-->)"
 )
@@ -181,7 +183,7 @@ def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str
 
     def field_of(kernel: str) -> float:
         size = parse_size(found["at"]) if found["at"] else None
-        values = {
+        values = set(_protocol_entry(run.protocol.get(kernel), found["field"].split("/"))) or {
             value for record in run.records
             if record.kernel == kernel and size in (None, record.n)
             and isinstance(value := getattr(record, found["field"], None), int | float)
@@ -197,6 +199,14 @@ def _value(path: Path, found: re.Match[str], load: Callable[[Path], Run]) -> str
     if found["over"]:
         value /= field_of(found["over"])
     return f"{found['open']}{plain_text(value)}{found['close']}"
+
+
+def _protocol_entry(entries: Any, keys: Sequence[str]) -> Iterator[float]:
+    """The number at a path of keys in a part of the protocol; nothing if it has none there."""
+    for key in keys:
+        entries = entries.get(key) if isinstance(entries, dict) else None
+    if isinstance(entries, int | float):
+        yield entries
 
 
 def _read(path: Path) -> str:
