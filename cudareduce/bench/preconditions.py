@@ -59,6 +59,8 @@ _FEWEST = 3
 _MOST_BY_LUCK = 4
 #: Largest number of elements for tests with every pattern, with two patterns, and with one.
 _EVERY_UP_TO, _SOME_UP_TO, _ONE_UP_TO = 1600, 2**17, 2**20
+#: A large multiple of all divisors of the search: powers of two, and three times them.
+_LARGE = 3 << 18
 #: Number of sizes at which a part of a precondition is tested, in addition to all small ones; and
 #: the most of them in the slower build.
 _MOST_TRIED, _TINY, _MOST_WATCHED = 10, 40, 5
@@ -387,12 +389,15 @@ def _tile(case: Case) -> int:
 def _between(
     case: Case, sizes: dict[str, int], good: list[Shape], failed: list[Shape]
 ) -> list[int]:
-    """Sizes that tell a condition from a stronger one: odd multiples of powers of two from its
-    divisor on; around the threads of a launch and around powers of two above its greatest."""
+    """Sizes that tell a condition from a stronger one: a large multiple of its divisor, and odd
+    multiples of powers of two; around the threads of a launch and powers of two above its most."""
     assert case.kernel.program is not None
     divisor, most = sizes.get("multiple", 0), sizes.get("most", 0)
     wanted: list[int] = []
+    # One large size: a counter in a narrow type overflows only there.
+    large = _LARGE // (divisor or 1) * (divisor or 1)
     if divisor:
+        wanted += [large] if not most else []
         wanted += [(divisor << k) * odd for k in range(7) for odd in (5, 7)]
     if most:
         above = [n for n, _ in failed if n > most]
@@ -406,7 +411,7 @@ def _between(
         middle = [most + (end - most) * k // 4 for k in (1, 2, 3)]
         step = divisor or 1
         wanted += [n // step * step for n in (*exact[:8], *middle) if most < n // step * step < end]
-    return [n for n in dict.fromkeys(wanted) if n <= _SOME_UP_TO]
+    return [n for n in dict.fromkeys(wanted) if n <= _SOME_UP_TO or n == large]
 
 
 def _asking(case: Case, **parts: Any) -> Case:

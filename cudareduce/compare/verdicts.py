@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, expm1, hypot, inf, log, log1p, sqrt
+from math import exp, expm1, hypot, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,9 @@ _NO_CONTROLS = "no unchanged kernels show the drift between these runs"
 _REMEDY = "use check, or bench three unchanged kernels too"
 #: The least number of members of a control group.
 FEWEST = 3
+#: No GPU that does not throttle drifts as far between two runs: cards of one model differ by up to
+#: 7 %.
+_LARGEST_DRIFT = 0.25
 #: No kernel reads at more than this percentage of the ceiling: the best reach 100 on an H200.
 _OVER_CEILING = 105.0
 #: Below this percentage of peak bandwidth launch overhead dominates.
@@ -338,7 +341,7 @@ def require_evidence(rows: Sequence[Row], rules: Rules) -> list[Row]:
     With a control group, drift is already subtracted. Otherwise the changes of all kernels must
     show it: half of them give a common shift and a scatter that slower kernels do not influence. A
     change counts if it differs from the common shift by more than its own interval and the scatter
-    that rounds do not explain.
+    that rounds do not explain. Of too few kernels only changes beyond any drift count.
     """
     if _control_groups(rows, rules):
         return list(rows)
@@ -346,7 +349,7 @@ def require_evidence(rows: Sequence[Row], rules: Rules) -> list[Row]:
     kernels = len({(record.kernel, record.engine) for record, _ in known})
     if kernels < FEWEST:
         reason = f"{_NO_CONTROLS}, and {counted(kernels, 'kernel')} cannot: {_REMEDY}"
-        common, drift = 0.0, inf
+        common, drift = 0.0, log1p(_LARGEST_DRIFT)
     else:
         common, scatter = shortest_half([log(change.ratio) for _, change in known])
         error = float(np.median([log1p(change.half_width) for _, change in known])) / HALF_WIDTH

@@ -250,6 +250,11 @@ def test_without_a_control_group_most_kernels_must_show_that_the_machine_is_soun
     assert exit_code(report(faster), Judging()) == 0
 
 
+def test_no_drift_explains_a_change_by_half() -> None:
+    slower, same = without_controls(60, 40)
+    assert (slower.verdict, same.verdict) == ("SLOWER", "SAME")
+
+
 def test_unchanged_kernels_are_evidence_enough() -> None:
     old, new = unchanged(40, 40.01, 39.99)
     rows = compare([*old, OLD], [*new, case(44.0, cubin_sha="x")], FIVE)
