@@ -1,4 +1,5 @@
-"""Kernels from an external file: its host code is recorded, its roles and its operator observed."""
+"""Make kernels from an external file: record its host code, find the roles of its buffers,
+identify its operator."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ _COUNTED = 2**17
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The kernels of a file, and why programs of it are left out: a UsageError, or Undecided if the
-    time was too short."""
+    """The kernels of a file, and an error for each program that is left out: UsageError, or
+    Undecided if time ran out."""
 
     kernels: tuple[Kernel, ...] = ()
     refused: tuple[CudareduceError, ...] = ()
@@ -68,7 +69,8 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """One launch sequence of a file, recorded at all sizes; `shown` has the file's own size."""
+    """One program of a file, recorded at all sizes. `shown` is the recording at the size in the
+    file."""
 
     shown: Segment
     segments: tuple[Segment, ...]
@@ -78,9 +80,9 @@ def adopt(
     recordings: Sequence[Recording], cache: Path | None, requested: Requested, deadline: Deadline,
     *, nearest: bool = True,
 ) -> Adopted:  # fmt: skip
-    """The kernels of one entry of a file (main or a host function) from its recordings, the first
-    of which is at the size in the file. What computes no known reduction is left out or, with
-    `nearest`, taken for a wrong one of the nearest kind."""
+    """The kernels of one entry (main() or a host function) from its recordings; the first
+    recording has the size in the file. A program that computes no known reduction is left out.
+    With `nearest` it becomes a wrong kernel of the nearest operator instead."""
     kernels: list[Kernel] = []
     refused: list[CudareduceError] = []
     programs = list(_sized([recordings[0], *filter(_has_room(recordings[0]), recordings[1:])]))
@@ -105,8 +107,8 @@ def adopt(
 def unwritten_parameters(
     recordings: Sequence[Recording], cache: Path | None, deadline: Deadline
 ) -> set[str]:
-    """The pointers to buffers that a small run of the first program leaves as they were; none if
-    none runs."""
+    """The pointer parameters to which a small run of the first program writes nothing; none if
+    it does not run."""
     found: set[str] = set()
     for sized in islice(_sized(recordings), 1) if recordings else ():
         with Trials(recordings[0].path, cache, deadline) as trials, suppress(CudareduceError):
@@ -116,9 +118,9 @@ def unwritten_parameters(
 
 
 def _has_room(own: Recording) -> Callable[[Recording], bool]:
-    """What leaves out recordings of a main() whose launches get less than a word of dynamic shared
-    memory per thread, where they get more at the size in the file: such a main() takes the memory
-    from its number of elements, and never runs with fewer."""
+    """A filter for the recordings of a main(). If all its launches get at least a word of
+    dynamic shared memory per thread at the size in the file, recordings with less are dropped:
+    such a main() derives the shared memory from n and is not meant for a smaller n."""
 
     def least(recording: Recording) -> float:
         launches = [step for step in recording.steps if isinstance(step, Launch) and step.shared]
@@ -129,7 +131,8 @@ def _has_room(own: Recording) -> Callable[[Recording], bool]:
 
 
 def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
-    """The programs of a file, each in all recordings that have as many programs as the first."""
+    """Each program of a file with its recordings at all sizes. Recordings with another number of
+    programs are dropped."""
     found = [segments(recording) for recording in recordings]
     seen: set[tuple[tuple[str, ...], tuple[object, ...]]] = set()
     for k, own in enumerate(found[0]):
@@ -141,8 +144,8 @@ def _sized(recordings: Sequence[Recording]) -> Iterator[_Sized]:
 
 
 def _arguments(segment: Segment) -> tuple[object, ...]:
-    """The arguments of all launches with buffers numbered in order: a timing loop that allocates
-    memory for each launch repeats one program."""
+    """The arguments of all launches, with buffers numbered in order of use. Used to recognise a
+    timing loop that allocates new buffers for each launch as one program."""
     numbers: dict[int, int] = {}
     return tuple(
         replace(argument, buffer=numbers.setdefault(argument.buffer, len(numbers)))
@@ -157,8 +160,8 @@ def _name(segment: Segment) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Assigns roles to the buffers of one program until its results fit a reduction. `texts` keeps
-    device code, and `possible` roles, by the segment that they are of."""
+    """Tries assignments of roles to the buffers of one program until its results fit a
+    reduction. `texts` and `possible` cache device code and roles by segment."""
 
     sized: _Sized
     trials: Trials
@@ -168,15 +171,16 @@ class _Search:
 
     @property
     def reference(self) -> Segment:
-        """The program at a size near 1000, whose roles are those of all sizes."""
+        """The program at a size near 1000. Its roles are used for all sizes."""
         return min(self.sized.segments, key=lambda s: abs((s.recording.size or 2**40) - 1000))
 
     def kernel(self, cache: Path | None, *, nearest: bool) -> Kernel | CudareduceError:
-        """The kernel of the program; else why it is left out.
+        """The kernel of the program, or the error for which it is left out.
 
-        A program of which no results fit a reduction is left out. With `nearest` it is a wrong
-        kernel instead, for the first of these reasons: it is right only if its result was 0 before,
-        it has a fault whatever it computes, its results are near those of an operator.
+        A program whose results fit no reduction is left out. With `nearest` it becomes a wrong
+        kernel instead, for the first reason that applies: it is right only if its result was 0
+        before; it has a fault that does not depend on the operator; its results are close to those
+        of an operator.
         """
         if any(map(_takes_unknown_function, self.reference.launches)):
             why = "gets a device function that no variable holds, so it cannot be replayed"
@@ -201,7 +205,8 @@ class _Search:
         return self._refusal(tried)
 
     def _best(self, tried: list[_Attempt]) -> tuple[_Attempt, Identity] | None:
-        """The attempt whose results fit a reduction best, None if none fit; `tried` gets all."""
+        """The attempt with the best fit; None if no results fit. All attempts are appended to
+        `tried`."""
         best: tuple[_Attempt, Identity] | None = None
         reference = self.reference
         for roles in self._likely_roles():
@@ -255,8 +260,9 @@ class _Search:
         )
 
     def _second_call(self, attempt: _Attempt, identity: Identity) -> str:
-        """Why a program is wrong when it is called again on the same buffers, "" if it is not: its
-        first call may set memory that later ones take as it is. Only tried where calls differ."""
+        """Why a second call on the same buffers gives a wrong result; "" if it does not. The
+        first call may leave memory that the next call relies on. Only tried if the recorded
+        calls differ."""
         run = next(iter(attempt.identification.chosen()), None)
         if run is None or identity.changes_input or attempt.initial not in ("", "0"):
             return ""
@@ -284,8 +290,8 @@ class _Search:
         )
 
     def _if_set(self, attempt: _Attempt) -> Kernel | None:
-        """The kernel of a main() that is right only if its result was 0 before, which nothing in
-        the file sets; None if that is not the case."""
+        """The kernel of a main() that is right only if its result was 0 before, although nothing
+        in the file sets it; None otherwise."""
         deadline = self.trials.deadline
         if attempt.initial or not self.sized.shown.recording.is_main or deadline.passed:
             return None
@@ -297,9 +303,9 @@ class _Search:
         return attempt.kernel(identity, wrong)
 
     def _fault(self, attempt: _Attempt, cache: Path | None) -> str:
-        """Why a program is wrong whatever it computes: a small run has a data race or reads shared
-        memory that no thread has set, or leaves its memory whatever the elements are; "" if it is
-        not."""
+        """Why the program is wrong for every operator: a small run has a data race, reads
+        uninitialised shared memory, or gives results that depend on the initial content of
+        memory. "" if none applies."""
         recording = self.reference.recording
         if recording.ended and not self.reference.reads:
             return ""  # the recording may lack what is needed
@@ -317,8 +323,8 @@ class _Search:
             return fault if ours <= 1 and is_outside_shared(fault) else ""
 
     def _likely_roles(self) -> Sequence[Roles]:
-        """Assignments of roles to try: of those that the recording allows first the ones in which
-        the result is what a run writes, and none whose second input it writes."""
+        """Assignments of roles to try, the most likely first: those whose result is the buffer
+        that a run writes. Assignments whose second input is written by a run are dropped."""
         reference = self.reference
         found = self._possible(reference)[:_MOST_ASSIGNMENTS]
         if len(found) < _FEW_ROLES and not any(has_scratch(reference, roles) for roles in found):
@@ -338,7 +344,7 @@ class _Search:
         return self.possible[id(segment)]
 
     def untouched(self) -> set[int]:
-        """The buffers that a small run leaves as they were; none where it faults."""
+        """The buffers to which a small run writes nothing; empty if it faults."""
         roles = next(iter(self._possible(self.reference)), None)
         attempt = self._attempt(replace(roles, other=None, other_bytes=0), "") if roles else None
         names = attempt.identification.untouched() if attempt is not None else set()
@@ -346,7 +352,7 @@ class _Search:
         return kept | ({roles.input} if roles and "in" in names else set())
 
     def _attempt(self, roles: Roles, initial: str) -> _Attempt | None:
-        """The program if these are its roles; None if no recording allows them."""
+        """The program with these roles; None if they fit no recording."""
         width, texts = DTYPES[roles.dtype].size, self.texts
         found: list[tuple[Segment, Roles, int, int]] = []
         for segment in self.sized.segments:
@@ -392,12 +398,13 @@ def _takes_unknown_function(launch: Launch) -> bool:
 
 
 def _rank(identity: Identity) -> tuple[float, bool]:
-    """How well a program fits; a finished result is better than partial results."""
+    """Sort key of an identified program: how well it fits, then complete results before partial
+    ones."""
     return identity.fit, identity.layout != "partials"
 
 
 def _renumbered(steps: Sequence[Step]) -> list[Step]:
-    """What a call does on the device, with buffers numbered in the order of their first use."""
+    """The launches, fills and copies of a call, with buffers numbered in order of first use."""
     numbers: dict[int, int] = {}
 
     def pointer(one: Pointer) -> Pointer:
@@ -416,7 +423,7 @@ def _renumbered(steps: Sequence[Step]) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A program with one assignment of roles, ready to be identified."""
+    """A program with one assignment of roles, to be identified."""
 
     shown: Segment
     roles: Roles
@@ -426,13 +433,13 @@ class _Attempt:
     identification: Identification
 
     def own_data(self) -> bytes | None:
-        """The bytes that the file's host copies to its input; None if these are not kept."""
+        """The bytes that the host code copies to its input; None if they were not kept."""
         roles, steps = self.roles, self.shown.steps
         parts = [s for s in steps if isinstance(s, CopyIn) and s.buffer == roles.input]
         return parts[-1].data if len(parts) == 1 and roles.other is None else None
 
     def is_largest(self, run: Run) -> bool:
-        """True if more elements than in this run need more shared memory than a block can have."""
+        """True if larger inputs need more shared memory than a block can have."""
         return any(
             segment.recording.is_largest
             for known, segment in self.segments.items() if known.n == run.n
@@ -440,16 +447,17 @@ class _Attempt:
 
     @property
     def counts(self) -> dict[Run, int]:
-        """How many results each run of the identification wrote."""
+        """The number of results written by each run of the identification."""
         return self.identification.counts
 
     @property
     def integers(self) -> dict[Run, tuple[int, ...]]:
-        """The whole numbers that kernels get in each run."""
+        """The integer arguments of the kernels in each run."""
         return {run: segment.integers() for run, segment in self.segments.items()}
 
     def kernel(self, identity: Identity, wrong: str = "") -> Kernel:
-        """The kernel that computes what was identified, or is `wrong` whatever it computes."""
+        """The kernel of the identified reduction. `wrong` is the reason if it is wrong for every
+        operator."""
         runs = tuple(_shaped(self.program, identity, self.segments, self.identification))
         if self.initial:
             width = DTYPES[self.program.result].size
@@ -471,7 +479,7 @@ class _Attempt:
 
 
 def _alike(roles: Roles, other: Roles) -> bool:
-    """True if buffers serve for the same in both."""
+    """True if both assign the same roles."""
     return (
         roles.input == other.input and roles.other == other.other and roles.skip == other.skip
         and roles.result == other.result and roles.stores == other.stores
@@ -482,8 +490,8 @@ def _shaped(
     program: Program, identity: Identity, segments_of: dict[Run, Segment],
     identification: Identification,
 ) -> Iterator[Run]:  # fmt: skip
-    """The runs with the elements a row, rows and number of results that the identity implies; runs
-    of which these are not known are left out."""
+    """The runs with elements per row, rows and number of results set as the identified reduction
+    implies. Runs for which these are unknown are left out."""
     if identity.layout == "one":
         for run in program.runs:
             yield replace(run, count=1)
@@ -504,8 +512,8 @@ def _shaped(
 
 
 def _numbers(segment: Segment) -> list[int]:
-    """Numbers of a recording that may be how many results there are, in the same order for each
-    size."""
+    """Numbers in a recording that may equal the number of results: grid and block sizes, integer
+    arguments, bytes read. The order is the same at every size."""
     launch = segment.launches[-1]
     numbers = [prod(launch.grid), *launch.grid, prod(launch.grid) * prod(launch.block)]
     numbers += [prod(launch.block), *launch.block]
@@ -519,7 +527,8 @@ def _numbers(segment: Segment) -> list[int]:
 
 
 def _counting(counts: dict[Run, int], segments_of: dict[Run, Segment]) -> int | None:
-    """The index in `_numbers` of the number of results, at every size that was tried."""
+    """The index in `_numbers` of the value that equals the number of results at all sizes; None
+    if there is none."""
     known = [(_numbers(segments_of[run]), count) for run, count in counts.items()]
     indices = range(min((len(numbers) for numbers, _ in known), default=0))
     return next((k for k in indices if all(numbers[k] == count for numbers, count in known)), None)
@@ -548,7 +557,8 @@ def _kernel(segment: Segment, program: Program, identity: Identity) -> Kernel:
 
 
 def _identified(program: Program, identity: Identity, initial: str) -> str:
-    """What was recorded and what it was taken for, with the options that override that."""
+    """A sentence for the user: what was recorded, which reduction was identified, and the
+    options that override it."""
     kind = identity.reduction.dtype.name
     host = {"partials": f", then the host combines {program.runs[0].count} partial results"}
     how = "are those of" if identity.fit else "are nearest to"

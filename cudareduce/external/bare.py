@@ -1,7 +1,7 @@
-"""Kernels without host code: a main() is written for each and recorded like an author's.
+"""Kernels without host code: generate a main() for each kernel and record it as usual.
 
-Nothing says how such a kernel is launched. So likely launches are tried in turn; the first under
-which it computes a known reduction is selected, and options name another.
+The launch is unknown, so likely launches are tried in turn. The first one under which the kernel
+computes a known reduction is selected. Options override it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ static void cudareduce_launch{index}() {{
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter as the compiler resolves it: `kind` is pointer, integer, bool, float or other."""
+    """A kernel parameter as the compiler resolves it. `kind` is pointer, integer, bool, float or
+    other."""
 
     name: str
     kind: str
@@ -120,15 +121,15 @@ class Parameter:
 
     @property
     def lanes(self) -> int:
-        """The elements of a vector type behind a pointer: 4 of `float4`."""
+        """Elements per value behind a pointer to a vector type: 4 for `float4`, else 1."""
         dtype = element_type(self.element) if self.element else None
         return max(1, self.element_size // DTYPES[dtype].size) if dtype else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """One way to launch a kernel: `block` threads; `grid` is a rule; whole numbers get what the
-    expressions in `integers` say, in n, rows and BLOCK."""
+    """One way to launch a kernel. `block` is threads per block, `grid` names a rule, and
+    `integers` are expressions in n, rows and BLOCK for the integer parameters."""
 
     block: int
     grid: str
@@ -155,7 +156,7 @@ class Guess:
         return max(1, min(blocks, self.most_blocks))
 
     def names(self, n: int, rows: int) -> dict[str, int]:
-        """The values of the names in expressions."""
+        """The values of the names that expressions may use."""
         return {"n": n, "rows": rows, "BLOCK": self.block, "ITEMS": self.items,
                 "GRID": self.blocks(n, rows)}  # fmt: skip
 
@@ -175,7 +176,7 @@ _GRIDS = {
 
 
 def _value(expression: str, names: Mapping[str, int]) -> int | None:
-    """The value of a whole-number expression; None if it is another C++ expression."""
+    """The value of an integer expression; None if it is any other C++ expression."""
     text = re.sub(r"(?<!/)/(?!/)", "//", expression.replace("gridDim.x", "GRID"))
     if not re.fullmatch(r"[\w\s+\-*/%()]*", text):
         return None
@@ -186,7 +187,7 @@ def _value(expression: str, names: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BareKernel:
-    """A kernel of a file; `name` is its C++ name with template arguments."""
+    """A kernel of a file. `name` is its C++ name with template arguments."""
 
     path: Path
     function: Function
@@ -201,30 +202,30 @@ class BareKernel:
         return "this_grid" in self.function.body
 
     def said(self, launch: LaunchOptions) -> dict[str, Argument]:
-        """The --arg of each parameter that has one."""
+        """The --arg values by parameter name."""
         own = self.function.name
         return {one.name: one for one in launch.arguments if one.applies_to(own)}
 
     def integers(self) -> list[str]:
-        """The names of its whole numbers."""
+        """The names of the integer parameters."""
         return [p.name for p in self.parameters if p.kind == "integer"]
 
     def tile(self, guess: Guess) -> int:
-        """The number of elements that divides every size: a kernel without whole numbers does not
-        know where its input ends."""
+        """The divisor of all sizes: a kernel without integer parameters cannot know where its
+        input ends."""
         known = self.integers() or guess.by_rows or guess.shape
         return 1 if known else guess.block * guess.items
 
     @property
     def lanes(self) -> int:
-        """The elements of the widest vector type that it has a pointer to."""
+        """Elements of the widest vector type among its pointers."""
         return max((p.lanes for p in self.parameters), default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One launch of a sequence on `rows` rows of `n` elements. `reads` and `writes` are the
-    buffers of the sequence that its input and its result are; None is a buffer of its own."""
+    """One launch of a sequence, on `rows` rows of `n` elements. `reads` and `writes` are indices
+    of shared buffers for its input and result; None stands for a buffer of its own."""
 
     kernel: BareKernel
     guess: Guess
@@ -243,7 +244,7 @@ class _Buffer:
 
 @dataclass(frozen=True, slots=True)
 class BareFile:
-    """The kernels of one file, which a main() of ours launches."""
+    """The kernels of one file, launched by a generated main()."""
 
     path: Path
     device: DeviceFile
@@ -254,7 +255,8 @@ class BareFile:
     only: Sequence[Shape] = ()  # the only shapes, if the user says so
 
     def functions(self) -> list[Function]:
-        """The kernels of the file, or those that are named. Raises UsageError if there are none."""
+        """The kernels of the file, or those named by --entry. Raises UsageError if there are
+        none."""
         every = self.device.kernels()
         if not every:
             raise UsageError(
@@ -273,7 +275,7 @@ class BareFile:
         return chosen
 
     def _check_arguments(self, functions: Sequence[Function]) -> None:
-        """Raise UsageError for an --arg that no kernel has a parameter for."""
+        """Raise UsageError for an --arg whose parameter no kernel has."""
         for one in self.options.arguments:
             own = [f for f in functions if one.applies_to(f.name)]
             names = [_parameter_name(text) for f in own for text in f.parameters]
@@ -287,8 +289,8 @@ class BareFile:
     def _instances(
         self, function: Function, name: str | None
     ) -> Iterator[tuple[BareKernel, CompiledMain] | UsageError]:
-        """The kernel, or instances of its template, the likeliest first; an error for one that
-        does not compile."""
+        """The kernel, or likely instances of its template, the most likely first; an error for
+        one that does not compile."""
         entries = [name] if name else self.options.entry
         named = [e for e in entries if "<" in e and _is_named(function, e)]
         for entry in named or islice(self._instance_names(function), _MOST_INSTANCES):
@@ -307,8 +309,9 @@ class BareFile:
                 yield error
 
     def _instance_names(self, function: Function) -> Iterator[str]:
-        """A kernel's name; of a template with likely arguments: those of the file itself, then
-        requested types or float and int, functors of the file, the block or small numbers."""
+        """The kernel's name. For a template, names with likely arguments: those used in the
+        file, then requested types or float and int, functors of the file, the block size, small
+        numbers."""
         if not function.template:
             yield function.name
             return
@@ -343,8 +346,8 @@ class BareFile:
     def _interface(
         self, kernel: BareKernel, main: CompiledMain
     ) -> tuple[tuple[Parameter, ...], list[int]]:
-        """Its parameters, and the elements of each array in global memory, from a launch with
-        zeros."""
+        """The parameters of a kernel, and the number of elements of each global array, from a
+        launch with zeros."""
         count = len(kernel.function.parameters)
         made = main.record(["0", "-1", "0", "0", "0", "32", "1", "1", "0", *("",) * count])
         launch = next(step for step in made.steps if isinstance(step, Launch))
@@ -361,8 +364,8 @@ class BareFile:
         return tuple(found), [extent for extent in extents if extent > 1]
 
     def _main(self, kernels: Sequence[BareKernel]) -> CompiledMain:
-        """A main() that launches these kernels as its arguments say. Raises UsageError if they do
-        not compile."""
+        """A compiled main() that launches these kernels with the arguments that it receives.
+        Raises UsageError if they do not compile."""
         options = self.options
         text = self._code(kernels)
         launchers, cases = [], []
@@ -400,7 +403,8 @@ class BareFile:
 
     @staticmethod
     def _argument(index: int, said: Argument | None) -> str:
-        """C++ of an argument: a word of the command line, or an expression of --arg."""
+        """The C++ text of an argument: word `index` of the command line, or the expression of
+        --arg."""
         if said is not None and not said.is_memory:
             zeros = {"n": 1, "rows": 1, "BLOCK": 1, "ITEMS": 1, "GRID": 1}
             if _value(said.what, zeros) is None:
@@ -411,8 +415,8 @@ class BareFile:
         self, main: CompiledMain, kernels: Sequence[BareKernel], stages: Sequence[Stage],
         result: str | None = None,
     ) -> Recording:  # fmt: skip
-        """The recording of launches one after the other; the parameter `result` of the last one
-        gets the buffer with the number 0. Raises UsageError."""
+        """The recording of launches in sequence. The parameter `result` of the last launch gets
+        buffer 0. Raises UsageError."""
         first = stages[0]
         buffers: list[_Buffer] = []
         shared: dict[int, int] = {}  # buffers of the sequence, by their numbers in stages
@@ -431,7 +435,7 @@ class BareFile:
     def _words(
         self, stage: Stage, buffers: list[_Buffer], shared: dict[int, int]
     ) -> Iterator[str]:  # fmt: skip
-        """The words of one launch, after buffers that it needs were appended."""
+        """The command-line words of one launch. Appends the buffers that it needs."""
         guess, n, rows = stage.guess, stage.n, stage.rows
         blocks = guess.blocks(n, rows)
         yield from map(str, (n, rows, guess.block, guess.items, blocks, guess.shared))
@@ -454,7 +458,7 @@ class BareFile:
         self, stage: Stage, parameter: Parameter, said: Argument | None, buffers: list[_Buffer],
         shared: dict[int, int],
     ) -> int:  # fmt: skip
-        """The index of the buffer that a pointer gets."""
+        """The index of the buffer for a pointer."""
         for place in (stage.reads, stage.writes):
             if place is not None and place[0] == parameter.name and place[1] in shared:
                 return shared[place[1]]
@@ -479,8 +483,8 @@ class BareFile:
     def _described(
         self, made: Recording, buffers: Sequence[_Buffer], stages: Sequence[Stage], size: int
     ) -> Recording:
-        """The recording as of a caller that copies inputs and results as --arg says; buffers of
-        which it says nothing are those of an unknown caller."""
+        """The recording with the copies of a caller added: inputs and results as --arg says. All
+        other buffers belong to an unknown caller."""
         launched = [step for step in made.steps if isinstance(step, Launch)]
         known: list[DeviceBuffer] = []
         before: list[CopyIn | Fill] = []
@@ -511,7 +515,7 @@ class BareFile:
     def kernel(
         self, function: Function, sizes: Sequence[int], shapes: Sequence[Shape], deadline: Deadline
     ) -> Adopted:
-        """The kernel of a function in the first launch under which it is recognised."""
+        """The kernel of a function, in the first launch under which it is identified."""
         found = self._recognised(function, deadline.share(1 / _ALL_LAUNCHES))
         if not isinstance(found, Recognised):
             return Adopted((), (found,))
@@ -523,7 +527,7 @@ class BareFile:
         self, names: Sequence[str], sizes: Sequence[int], shapes: Sequence[Shape],
         deadline: Deadline,
     ) -> Adopted:  # fmt: skip
-        """The kernels of these names one after the other, each on the result of the one before.
+        """The kernels of these names in sequence, each reading the result of the one before.
         Raises UsageError."""
         links: list[Recognised] = []
         for name in names:
@@ -540,8 +544,8 @@ class BareFile:
     def _recognised(
         self, function: Function, deadline: Deadline, name: str | None = None
     ) -> Recognised | CudareduceError:
-        """The instance and the launch under which a kernel fits a reduction best; else why it is
-        left out."""
+        """The instance and launch with the best fit to a reduction, or the error for which the
+        function is left out."""
         best: Recognised | None = None
         first: Recognised | None = None
         launched: dict[int, tuple[BareKernel, Guess, list[Recording]]] = {}  # by block
@@ -622,8 +626,8 @@ class BareFile:
     def _common_fault(
         self, launches: Sequence[tuple[BareKernel, Guess, list[Recording]]], deadline: Deadline
     ) -> Recognised | None:
-        """The first of these launches if all of them have a fault of synchronisation, such as a
-        data race: it is then the kernel's, and not that of a launch that its author never had."""
+        """The first of these launches, if every launch has a synchronisation fault such as a
+        data race. The fault is then the kernel's and not one of an unlikely launch."""
         found = []
         for kernel, guess, made in launches:
             near = adopt(made, self.cache, self.requested, deadline)
@@ -645,8 +649,8 @@ class BareFile:
         return any(one.program and one.program.fit == 1 for one in found.kernels)
 
     def _fixed(self, kernel: BareKernel, blocks: Sequence[int]) -> Iterator[Guess]:
-        """Launches of a kernel that gets no whole number, on as many elements as its code has
-        constants for; and on rows, if two constants are their extents."""
+        """Launches of a kernel without integer parameters: as many elements as constants in its
+        code say, also as rows if two constants are extents."""
         if kernel.integers() or self.only:
             return
         constants = sorted(literals(self._code([kernel])), reverse=True)
@@ -672,8 +676,8 @@ class BareFile:
         self, links: Sequence[Recognised], again: Sequence[Recognised], sizes: Sequence[int],
         shapes: Sequence[Shape], deadline: Deadline,
     ) -> Adopted:  # fmt: skip
-        """The kernels one after the other, at all sizes; those in `again` are launched on their own
-        partial results until one is left."""
+        """The recordings of the kernels in sequence, at all sizes. Kernels in `again` are
+        launched on their own partial results until one result is left."""
         guess, tile = links[0].guess, links[0].kernel.tile(links[0].guess)
         own = [shape for shape in shapes if guess.by_rows or shape[1] == 1]
         own = [(n, rows) for n, rows in own if n % tile == 0]
@@ -725,8 +729,8 @@ class BareFile:
     def _stages(
         self, links: Sequence[Recognised], again: Sequence[Recognised], n: int, rows: int
     ) -> list[Stage]:
-        """The launches for `rows` rows of `n` elements. Raises UsageError if the number of partial
-        results that one leaves is not known."""
+        """The launches for `rows` rows of `n` elements. Raises UsageError if the number of
+        partial results of a launch is unknown."""
         queue, stages = list(links), list[Stage]()
         one_block = self.options.finish == "relaunch_one_block"
         while queue:
@@ -746,7 +750,7 @@ class BareFile:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A kernel with the launch under which it was recognised, and its program at small sizes."""
+    """A kernel with the launch under which it was identified, and its program at small sizes."""
 
     kernel: BareKernel
     guess: Guess
@@ -754,15 +758,15 @@ class Recognised:
 
     @property
     def is_likely(self) -> bool:
-        """True if a wrong result may be blamed on the kernel and not on the launch. An extreme that
-        fits some inputs may be chance."""
+        """True if a wrong result is more likely the kernel's fault than that of an unlikely
+        launch. A minimum or maximum that fits only some inputs may be coincidence."""
         program = self.program
         assert program.computes is not None
         by_chance = program.computes.op.name not in ("sum", "mean")
         return program.fit == 1 or not (program.fault or by_chance)
 
     def partials(self, n: int, rows: int) -> int:
-        """The number of results that it leaves. Raises UsageError if that is not known."""
+        """The number of results that the launch writes. Raises UsageError if unknown."""
         counts = {(run.n, run.rows): run.count for run in self.program.runs}
         if all(count == 1 for count in counts.values()):
             return 1
@@ -772,12 +776,12 @@ class Recognised:
 
     @property
     def reads(self) -> str:
-        """The parameter of its input."""
+        """The input parameter."""
         return self._parameter("in")
 
     @property
     def writes(self) -> str:
-        """The parameter of its result. Raises UsageError if it is no parameter."""
+        """The result parameter. Raises UsageError if the result is not a parameter."""
         return self._parameter(self.program.runs[0].result.buffer)
 
     def _parameter(self, buffer: str) -> str:
@@ -789,13 +793,13 @@ class Recognised:
 
 
 def _parameter_name(text: str) -> str:
-    """The name of a parameter as it is written: `const float *x`, `int a[4]`."""
+    """The name in a parameter declaration, such as `x` in `const float *x`."""
     found = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=.*)?$", text, re.DOTALL)
     return found[1] if found else ""
 
 
 def _as_written(text: str) -> Parameter:
-    """A parameter of a kernel that does not compile."""
+    """A parameter of a kernel that does not compile, from its text alone."""
     kinds = {
         "pointer": r"[*\[]", "float": r"\b(?:float|double)\b",
         "integer": r"\b(?:int|unsigned|long|short|size_t|u?int\d+_t)\b",
@@ -805,7 +809,8 @@ def _as_written(text: str) -> Parameter:
 
 
 def _functors(text: str, element: str) -> Iterator[str]:
-    """The types with device functions in a text, templates with an element type."""
+    """The types in a text that have device functions. Templates get the element type as
+    argument."""
     pattern = r"(template\s*<[^<>]*>\s*)?\b(?:struct|class)\s+(\w+)[^;{()]*\{(.{0,400})"
     for template, name, body in re.findall(pattern, text, re.DOTALL):
         if "__device__" in body:
@@ -813,7 +818,8 @@ def _functors(text: str, element: str) -> Iterator[str]:
 
 
 def _rank(words: Sequence[str], choices: Sequence[Sequence[str]]) -> int:
-    """How unlikely template arguments are: positions in their lists of choices."""
+    """Sort key of template arguments: the sum of their positions in the lists of choices, 0 is
+    the most likely."""
     return sum(choice.index(word) for word, choice in zip(words, choices, strict=True))
 
 
@@ -830,8 +836,7 @@ def _is_named(function: Function, entry: str) -> bool:
 
 
 def guesses(kernel: BareKernel, launch: LaunchOptions, blocks: Sequence[int]) -> Iterator[Guess]:
-    """Likely launches of a kernel in blocks of these sizes, as far as the options leave them
-    open."""
+    """Likely launches of a kernel with these block sizes. Options fix what they name."""
     said = kernel.said(launch)
     integers = kernel.integers()
     free = [name for name in integers if name not in said]
@@ -862,7 +867,8 @@ def guesses(kernel: BareKernel, launch: LaunchOptions, blocks: Sequence[int]) ->
 
 
 def _blocks_of(kernel: BareKernel) -> Iterator[int]:
-    """Threads per block: launch bounds, extents of shared arrays, template arguments, then 256."""
+    """Likely block sizes: from launch bounds, then extents of shared arrays, then template
+    arguments, then 256."""
     function, bounds = kernel.function, kernel.function.most_threads
     if bounds is not None:
         yield bounds
@@ -874,8 +880,8 @@ def _blocks_of(kernel: BareKernel) -> Iterator[int]:
 
 
 def _values(count: int, lanes: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """Whether a kernel may reduce rows, and expressions for its `count` whole-number parameters,
-    the likeliest first; `lanes` are the elements of its vectors."""
+    """Pairs of (reduces rows?, expressions for the integer parameters), the most likely first.
+    `lanes` is the number of elements of the kernel's vector type."""
     if count == 0:
         yield False, ()
         yield True, ()
@@ -899,14 +905,14 @@ def _values(count: int, lanes: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
 
 
 def tried_shapes(guess: Guess, tile: int) -> list[Shape]:
-    """Elements per row and rows at which a launch is tried, multiples of the tile."""
+    """The shapes (elements per row, rows) at which a launch is tried, multiples of the tile."""
     if guess.by_rows:
         return list(_TRIED_ROWS)
     return list(dict.fromkeys((-(-n // tile) * tile, 1) for n in _TRIED))
 
 
 def shapes_of(guess: Guess, sizes: Sequence[int], tile: int) -> list[Shape]:
-    """Elements per row and rows at which a launch is recorded, multiples of the tile."""
+    """The shapes (elements per row, rows) at which a launch is recorded, multiples of the tile."""
     if not guess.by_rows:
         return list(dict.fromkeys((-(-n // tile) * tile, 1) for n in sizes))
     rows = (1, 3, 7, 33, 300, 1000)
@@ -917,12 +923,12 @@ def shapes_of(guess: Guess, sizes: Sequence[int], tile: int) -> list[Shape]:
 
 
 def _with_command(why: CudareduceError, command: str) -> CudareduceError:
-    """The error, with a command that launches the kernel as the user says."""
+    """The error, followed by a complete command in which the user can correct the launch."""
     return type(why)(f"{why}. To launch it as it is meant: {command}")
 
 
 def _first_error(messages: str) -> str:
-    """The first error of a compiler."""
+    """The first error in a compiler's output."""
     lines = [line.strip(" |") for line in messages.splitlines()]
     first = next((line for line in lines if " error: " in line), lines[0])
     return first.replace("the host code does not compile here: ", "")
@@ -935,8 +941,8 @@ _UNKNOWN_NAME = re.compile(
 
 
 def _roles(parameters: Sequence[Parameter], unwritten: Collection[str]) -> dict[str, str]:
-    """What --arg says of each pointer: the inputs are those that the kernel does not write, as its
-    signature says or as a run has shown, and the result is the last of the others."""
+    """The --arg value of each pointer. Pointers that the kernel never writes, by its signature
+    or in a run, are inputs; the last other pointer is the result."""
     pointers = [p for p in parameters if p.kind == "pointer"]
     inputs = [p.name for p in pointers if p.read_only or p.name in unwritten]
     written = [p.name for p in pointers if p.name not in inputs]
@@ -950,8 +956,8 @@ def _roles(parameters: Sequence[Parameter], unwritten: Collection[str]) -> dict[
 
 
 def _missing(error: str, block: str, defined: Sequence[str]) -> Iterator[str]:
-    """Definitions of the names that the compiler does not know: types, and constants, which are
-    likely to be the threads of a block."""
+    """Definitions for names that the compiler does not know: types, and constants, which get the
+    block size."""
     known = {one.partition("=")[0] for one in defined}
     for k, (name, what) in enumerate(dict(_UNKNOWN_NAME.findall(error)).items()):
         if name not in known and (k == 0 or name.isupper()):
@@ -961,8 +967,8 @@ def _missing(error: str, block: str, defined: Sequence[str]) -> Iterator[str]:
 def command_to_copy(
     kernel: BareKernel, launch: LaunchOptions, error: str = "", unwritten: Collection[str] = ()
 ) -> str:
-    """A complete command that launches a kernel, with a value for each parameter, and with a type
-    for the name that the compiler does not know. `unwritten` are pointers that it only reads."""
+    """A complete command that launches a kernel, with a value for each parameter and a -D for an
+    unknown type. `unwritten` are pointers that the kernel only reads."""
     said = kernel.said(launch)
     parameters = kernel.parameters or tuple(map(_as_written, kernel.function.parameters))
     block = str(launch.block or next(_blocks_of(kernel)))

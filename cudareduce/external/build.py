@@ -1,4 +1,5 @@
-"""Compile a host program against the recorder; what g++ cannot read is left out if it can be."""
+"""Compile the host code of a file against the recorder with g++. Functions that g++ cannot
+compile are left out if the program works without them."""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ _LIBRARIES = {
 
 
 class RecordingError(UsageError):
-    """A file whose host code cannot be run, or launches nothing."""
+    """The host code of a file cannot be run, or launches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """A host program that is ready to run, and its functions."""
+    """A compiled host program and the functions that it can call."""
 
     path: Path
     functions: tuple[HostFunction, ...]
@@ -62,8 +63,9 @@ def build(
     cache: Cache,
     folder: Path,
 ) -> Executable:
-    """The executable of a file's host code. `call` None runs its main(); else a main() is added
-    that calls one of the host functions of these names, () being all that launch."""
+    """Compile the host code of a file. With `call` None the executable runs its main().
+    Otherwise a generated main() calls the named host functions; () selects all functions that
+    launch."""
     source = preprocess(path, text, include, define, folder)
     own_main = call is None
     if not LAUNCH.search(source.text):
@@ -118,7 +120,7 @@ def _compile(
 
 
 def _runtime(cache: Cache) -> Path:
-    """The compiled recorder."""
+    """The compiled recorder library."""
     sources = [_RUNTIME / "recorder.cpp", _RUNTIME / "recorder.h", _RUNTIME / "runtime_types.h"]
     key = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
     for header in sorted(HEADERS.rglob("*")):  # they are part of what is compiled against it
@@ -152,7 +154,8 @@ def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[st
 def _roots(
     functions: Sequence[HostFunction], names: Sequence[str], dropped: set[str]
 ) -> tuple[HostFunction, ...]:
-    """Functions to call: those named, or all that launch and are not called by another one."""
+    """The host functions to call: those named, or all that launch and that no other function
+    calls."""
     functions = [function for function in functions if function.name != "main"]
     by_name = {function.name: function for function in functions}
     launching = {function.name for function in functions if function.launches}
@@ -187,8 +190,8 @@ def _leave_out(
     extra: list[str],
     dropped: set[str],
 ) -> frozenset[int] | None:
-    """What to compile without after these errors: function bodies at these bytes, and macros and
-    candidates that are added to `extra` and `dropped`; None if there is nothing left to try."""
+    """What to leave out after compiler errors: the positions of function bodies to blank, or
+    None if nothing is left to try. Macros and candidates are added to `extra` and `dropped`."""
     found = [(int(line) - 1, message) for line, message in _ERROR.findall(errors)]
     more, changed = set(blank), False
     for name in _UNDEFINED.findall(errors):  # of another file: it does nothing

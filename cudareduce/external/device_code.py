@@ -1,7 +1,8 @@
-"""The device code of an external file: its kernels and what they need, without the host's code.
+"""Extract the device code of an external file: its kernels and everything that they use, without
+host code.
 
-The file is preprocessed, parsed into top-level pieces, and the pieces that a kernel reaches by name
-are kept. `#line` directives lead back to the author's lines.
+The file is preprocessed and parsed into top-level declarations. Those that a kernel reaches by name
+are kept. `#line` directives keep the author's line numbers.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ _FEW_LINES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A kernel: its name with namespaces, template parameters, parameters, body, and the threads
-    per block of its launch bounds."""
+    """A kernel: qualified name, template parameters, parameters, body, and threads per block
+    from its launch bounds."""
 
     name: str
     template: tuple[str, ...]
@@ -73,14 +74,14 @@ class Function:
 
 @dataclass(frozen=True)
 class Piece:
-    """One declaration, definition or directive, inside `scope` (`one::two::`)."""
+    """One top-level declaration, definition or directive in namespace `scope` (`one::two::`)."""
 
     node: Node
     scope: str
 
     @cached_property
     def inner(self) -> Node:
-        """The declaration inside of a template or linkage specification."""
+        """The declaration inside a template or `extern "C"` block."""
         node = self.node
         while node.type in _WRAPS:
             node = node.named_children[-1]
@@ -88,12 +89,12 @@ class Piece:
 
     @property
     def kind(self) -> str:
-        """The parser's name for it."""
+        """The node type of the parser."""
         return self.inner.type
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The tokens before its body, which say where it belongs."""
+        """The tokens in front of its body, such as `__device__`."""
         body = self.inner.child_by_field_name("body")
         end = body.start_byte if body else self.node.end_byte
         before = takewhile(lambda node: node.start_byte < end, walk(self.node))
@@ -121,12 +122,12 @@ class Piece:
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """The names in it."""
+        """The names that it uses."""
         return frozenset(text(node) for node in walk(self.node) if node.type in _NAMES)
 
     @cached_property
     def function(self) -> Function | None:
-        """The function that it defines, if it defines one."""
+        """The function that it defines, or None."""
         body, declarator = map(self.inner.child_by_field_name, ("body", "declarator"))
         if self.kind != "function_definition" or body is None or declarator is None:
             return None
@@ -144,7 +145,7 @@ class Piece:
 
     @property
     def is_of_device(self) -> bool:
-        """True if the device may need it; types and constants are for both sides."""
+        """True if device code may need it. Types and constants belong to both sides."""
         if self.kind == "template_instantiation":
             return False
         if self.kind == "function_definition":
@@ -155,7 +156,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class DeviceFile:
-    """A preprocessed file as pieces."""
+    """A preprocessed file as a list of declarations."""
 
     path: Path
     source: Preprocessed
@@ -176,7 +177,7 @@ class DeviceFile:
         ]  # fmt: skip
 
     def code(self, kernels: Collection[str], named: Collection[str] = ()) -> str:
-        """The code that these kernels, and what else is `named`, need."""
+        """The code that these kernels and the declarations in `named` need."""
         reached = self._reached(kernels, frozenset(named))
         kept = bytearray(self.data)
         for piece in self.pieces:
@@ -199,7 +200,7 @@ class DeviceFile:
         return f"{_HEADERS}{included}{old}{body}"
 
     def _reached(self, kernels: Collection[str], named: frozenset[str]) -> set[int]:
-        """The identities of the pieces that kernels and names reach by name."""
+        """The declarations that kernels and names reach by name."""
         defined: dict[str, list[Piece]] = {}
         for piece in self.pieces:
             for name in piece.defines:
@@ -221,7 +222,7 @@ class DeviceFile:
         return reached
 
     def _with_lines(self, lines: Sequence[str]) -> str:
-        """The lines that are not blank, with directives that lead to the author's lines."""
+        """The lines that are not blank, with `#line` directives to the author's lines."""
         parts: list[str] = []
         place: tuple[str, int] | None = None
         for row, line in enumerate(lines):
@@ -241,8 +242,8 @@ class DeviceFile:
 def read_device_file(
     path: Path, source: str, include: Sequence[Path], define: Sequence[str]
 ) -> DeviceFile:
-    """The device code of a file; `define` are macros as NAME=VALUE. Raises UsageError if it cannot
-    be preprocessed."""
+    """The device code of a file. `define` are macros as NAME=VALUE. Raises UsageError if it
+    cannot be preprocessed."""
     with TemporaryDirectory(prefix="cudareduce-device-") as folder:
         found = preprocess(
             path, source.encode(errors="replace"), include, define, Path(folder), device=True
@@ -253,7 +254,8 @@ def read_device_file(
 
 
 def _is_root(piece: Piece, kernels: Collection[str], scopes: Collection[str]) -> bool:
-    """True for the kernels, and for what acts without being named: namespaces in use, operators."""
+    """True for kernels, and for declarations that have an effect without being named: using
+    directives and operators."""
     if piece.kind == "using_declaration":
         whole = text(piece.inner.children[-2])
         known = whole == "std" or whole.partition("::")[0] in scopes
@@ -265,7 +267,8 @@ def _is_root(piece: Piece, kernels: Collection[str], scopes: Collection[str]) ->
 
 
 def _pieces(data: bytes) -> Iterator[Piece]:
-    """The pieces of a file, in order; what the parser does not understand is a piece, too."""
+    """The declarations of a file in order. Text that the parser does not understand is kept as
+    one."""
     left = [(parse_cuda(data), "")]
     while left:
         node, scope = left.pop()
@@ -276,13 +279,14 @@ def _pieces(data: bytes) -> Iterator[Piece]:
 
 
 def _held(node: Node) -> Node:
-    """The braces of a linkage specification, else the node itself."""
+    """The body of an `extern "C"` block; any other node unchanged."""
     listed = node.children[-1] if node.type == "linkage_specification" else None
     return listed if listed is not None and listed.type == "declaration_list" else node
 
 
 def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
-    """The children of a scope, with its name; tokens only where the parser does not understand."""
+    """The child nodes with the scope that they are in; only their tokens where the parser does
+    not understand them."""
     name, condition = map(node.child_by_field_name, ("name", "condition"))
     if name and node.type == "namespace_definition" and len(scope) < _LONGEST_SCOPE:
         scope += f"{text(name)}::"
@@ -294,13 +298,13 @@ def _in_scope(node: Node, scope: str) -> Iterator[tuple[Node, str]]:
 
 
 def _members(listed: Node | None) -> tuple[str, ...]:
-    """The texts between the commas of a list, in single spaces."""
+    """The texts between the commas of a list, with single spaces."""
     words = [" ".join(without_comments(m).replace("*", " * ").split()) for m in list_items(listed)]
     return tuple(word for word in words if word != "void")
 
 
 def declared_name(node: Node) -> str:
-    """The name in a declarator, inside of pointers, brackets and initial values."""
+    """The name in a declarator, without pointers, brackets and initialisers."""
     inner = node.child_by_field_name("declarator")
     if inner is None and node.type in _UNNAMED:
         inner = node.named_children[-1]

@@ -1,4 +1,4 @@
-"""External kernel files as kernels: their host code is recorded, or bare kernels are launched."""
+"""Load external kernel files: record their host code, or launch kernels that have none."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _VERIFIED = 0.4
 
 @dataclass(frozen=True, slots=True)
 class ExternalFiles:
-    """Makes kernels of external files. `shapes` are requested elements per row and rows, `sizes`
-    the numbers of elements at which launches are recorded; `tell` prints a sentence. `limit_s` are
-    the seconds for each file if the user limits them; `left_out` collects why kernels are left
-    out."""
+    """Loads the kernels of external files. `shapes` are the requested (elements per row, rows),
+    `sizes` the numbers of elements at which launches are recorded, `tell` prints a sentence.
+    `limit_s` is the time limit per file, if the user set one. Reasons for kernels that are left
+    out are collected in `left_out`."""
 
     options: LaunchOptions
     tell: Callable[[str], None]
@@ -89,8 +89,8 @@ class ExternalFiles:
         return self._kept(path, made)
 
     def _kept(self, path: Path, made: Sequence[Adopted]) -> Sequence[Kernel]:
-        """The kernels, after the others were reported. Raises UsageError or Undecided if there are
-        none."""
+        """The kernels. Reports those that were left out; raises UsageError or Undecided if no
+        kernel remains."""
         kernels = [kernel for one in made for kernel in one.kernels]
         refused = [why for one in made for why in one.refused]
         if not kernels:
@@ -109,7 +109,7 @@ class ExternalFiles:
         return kernels
 
     def _is_named(self, kernel: Kernel) -> bool:
-        """True if --entry or --chain names a recorded kernel, or neither is given."""
+        """True if --entry and --chain are not given, or name this kernel."""
         assert kernel.program is not None
         launched = {name for own in kernel.program.kernels for name in _names(own)}
         entries = {kernel.id, *_names(kernel.entry)}
@@ -131,7 +131,8 @@ class ExternalFiles:
         return ()
 
     def _bare(self, path: Path, text: str, deadline: Deadline) -> Sequence[Kernel]:
-        """The kernels of a file, each in the first launch under which it is recognised."""
+        """The kernels of a file without host code, each in the first launch under which it is
+        identified."""
         options = self.options
         device = read_device_file(path, text, options.headers, options.defined)
         only = self.shapes if self.only else ()
@@ -149,6 +150,6 @@ class ExternalFiles:
 
 
 def _names(kernel: str) -> tuple[str, ...]:
-    """A kernel's C++ name, and the same without template arguments and namespaces."""
+    """A kernel's C++ name, with and without template arguments and namespaces."""
     plain = kernel.partition("<")[0]
     return kernel, plain, plain.rpartition("::")[2]

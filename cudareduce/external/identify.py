@@ -1,4 +1,5 @@
-"""Which reduction a program computes: its own results on small inputs, compared with candidates."""
+"""Identify which reduction a program computes by comparing its results on small inputs with
+candidates."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ Fold = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An operator with its transform; `fold` reduces the last axis of numbers in a wide type."""
+    """An operator with its transform. `fold` reduces the last axis in float64."""
 
     op: str
     map: str | None
@@ -82,7 +83,7 @@ _ONE = (
 
 
 def _comparisons(value: float) -> Iterator[Candidate]:
-    """Numbers of elements that compare with a value in some way."""
+    """Candidates that count elements with some relation to a value, such as `a == 3`."""
     text = f"{value:g}"
     yield Candidate("sum", f"a == {text}", f"number of elements equal to {text}",
                     lambda a, _: _total(a == value))  # fmt: skip
@@ -95,8 +96,8 @@ def _comparisons(value: float) -> Iterator[Candidate]:
 
 
 def _overflows(a: Array, kind: DType) -> bool | None:
-    """Whether a product that exceeds its type tells nothing at all, as of integers: its bits depend
-    on the order of its factors. None if it does not exceed it."""
+    """For a product that overflows its type, whether the result is meaningless (integers: the
+    bits depend on the order of factors); None if it does not overflow."""
     size = np.log2(np.abs(np.where(a == 0, 1, a))).sum(axis=-1).max(initial=0)
     if kind.kind != "float":
         return True if size >= _EXACT_BITS else None
@@ -134,7 +135,7 @@ _TWO = (
 
 
 def _named(reduction: Reduction) -> Candidate:
-    """A reduction that the options name."""
+    """The reduction that the options name, as a candidate."""
 
     def fold(a: Array, b: Array | None) -> Array:
         second = [] if b is None else [np.broadcast_to(b, a.shape)]
@@ -149,12 +150,10 @@ def _named(reduction: Reduction) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a program computes: the reduction, in words too, and how its results lie.
-
-    `words` are empty if its results tell nothing. `fit` is the share of inputs on which it fits, 0
-    if it is only the nearest candidate.
-    `changes_input` is True if a run leaves other elements in the input.
-    """
+    """The reduction that a program computes, also in words, and the layout of its results.
+    `words` is empty if the results show no operator. `fit` is the share of inputs on which it
+    fits, 0 if it is only the nearest candidate. `changes_input` is True if a run changes its
+    input."""
 
     reduction: Reduction
     words: str
@@ -167,8 +166,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """One input: the elements, and the results as numbers, as many as were written. `results` are
-    those from memory full of one byte, `again` those of another."""
+    """The elements of one input and the results as numbers. `results` come from memory filled
+    with one byte, `again` from memory filled with another."""
 
     a: Array
     b: Array | None
@@ -177,12 +176,12 @@ class _Observed:
 
     @property
     def is_stable(self) -> bool:
-        """True if the results do not depend on what was in memory before."""
+        """True if the results do not depend on the initial content of memory."""
         return np.array_equal(self.results, self.again, equal_nan=True)
 
 
 class Identification:
-    """Identifies one program that reads `dtype`; `twice` is True if it reads two inputs."""
+    """Identifies one program that reads elements of `dtype`, from two inputs if `twice`."""
 
     def __init__(
         self, trials: Trials, program: Program, dtype: str,
@@ -200,7 +199,7 @@ class Identification:
         self.counts: dict[Run, int] = {}  # results that each run wrote
 
     def identify(self, integers: Mapping[Run, tuple[int, ...]]) -> Identity | None:
-        """The candidate that fits most inputs; None if nothing fits."""
+        """The candidate that fits the most inputs; None if none fits."""
         runs = self.chosen()
         scores: dict[tuple[Candidate, Layout, bool], int] = {}
         observed: dict[Run, list[_Observed]] = {}
@@ -228,8 +227,8 @@ class Identification:
         return None
 
     def nearest(self) -> Identity | None:
-        """What a wrong program is meant for, after nothing was identified; None if nothing is
-        near."""
+        """The reduction that a wrong program was probably meant to compute, if `identify` found
+        none; None if no candidate is close."""
         if self.changes_input and any(run.result.buffer != "in" for run in self._runs):
             return None  # it writes where this takes the input to be
         for run in self._runs:
@@ -239,7 +238,7 @@ class Identification:
         return None
 
     def chosen(self) -> list[Run]:
-        """Runs of different sizes: a few hundred elements, odd and round ones."""
+        """Runs of different sizes: some hundred elements, odd and round numbers."""
         runs = [r for r in self._program.runs if (self._sizes[r][1] or 0) <= _LARGEST]
         few = [r for r in runs if _FEWEST <= self._sizes[r][0] <= _MOST]
         few = few or [r for r in runs if 1 < self._sizes[r][0] <= _LARGEST]
@@ -254,7 +253,7 @@ class Identification:
         return list(dict.fromkeys((*list(dict.fromkeys(near))[:_SIZES], *large, *own)))
 
     def _observe(self, run: Run) -> list[_Observed]:
-        """The results on three inputs; none where a run faults."""
+        """The results on three inputs; empty if a run faults."""
         found = []
         for kind in _KINDS[: None if self._dtype.kind != "uint" else -1]:
             a, b = self._inputs(run, kind)
@@ -269,7 +268,7 @@ class Identification:
         return [replace(o, results=o.results[:count], again=o.again[:count]) for o in found]
 
     def untouched(self) -> set[str]:
-        """The buffers that a small run leaves as they were; none where it faults."""
+        """The buffers to which a small run writes nothing; empty if it faults."""
         runs = [run for run in self.chosen() if self._sizes[run][0] >= _FEWEST]
         found: set[str] = set()
         for byte in (0xFF, 0x01) if runs else ():
@@ -287,8 +286,9 @@ class Identification:
         return found
 
     def fault_in(self, trials: Trials, *, zeros: bool = False, data: bytes | None = None) -> str:
-        """Why a small run is at fault in another build, "" if it is not; on `zeros` it is at fault
-        whatever its elements are. With `data`, the run at the size in the file on that input."""
+        """Why a small run faults in the race-detecting build; "" if it does not. With `zeros`,
+        whether it faults whatever the elements are. With `data`, the run at the size in the file
+        on that input."""
         runs = self.chosen()[:1] if data is None else self._program.runs[:1]
         for run in runs:
             a, b = self._given(run, data)
@@ -301,9 +301,8 @@ class Identification:
         return ""
 
     def fault_of_all(self, *, own: bool, data: bytes | None = None) -> str:
-        """Why every small run is at fault, or only the one at the size in the file if that is the
-        program's `own`, on the file's `data` if it is known; "" if some run is not, or does not
-        end."""
+        """Why all small runs fault, or the run at the size in the file if that is the program's
+        `own` size, on the file's `data` if known. "" if a run does not fault or does not end."""
         reasons = []
         for run in self._program.runs[:1] if own else self.chosen():
             if self._sizes[run][0] > _LARGEST:
@@ -317,8 +316,8 @@ class Identification:
         return reasons[0] if reasons else ""
 
     def requested(self) -> Identity | None:
-        """What the options name, for a program that computes something else; None if they name
-        nothing."""
+        """The reduction named by the options, for a program that computes something else; None
+        if they name none."""
         for candidate in self._candidates:
             for run in self._runs:
                 layout: Layout = "one" if self.counts.get(run, 1) == 1 else "partials"
@@ -326,13 +325,13 @@ class Identification:
         return None
 
     def supposed(self) -> Identity:
-        """A sum, for a program that is wrong whatever it is meant for."""
+        """A sum, as a stand-in for a program that is wrong for every operator."""
         two = any(other is not None for _, other in self._sizes.values())
         identity = self._identity(_TWO[0] if two else _ONE[0], "one", False)
         return replace(identity, words="", fit=0.0)
 
     def count(self, run: Run) -> int | None:
-        """How many results a run writes; None where it faults."""
+        """The number of results that a run writes; None if it faults."""
         written = self._written(run, *self._inputs(run, "positive"))
         return None if written is None else written[2]
 
@@ -359,8 +358,8 @@ class Identification:
     def results(
         self, program: Program, run: Run, nbytes: int, like: Run | None = None
     ) -> Array | None:
-        """The results of a run of a program, of so many bytes, on the positive inputs of `like`;
-        None where it faults."""
+        """The first `nbytes` of results of a run on the positive inputs of `like`; None if it
+        faults."""
         a, b = self._inputs(like or run, "positive")
         inputs = {"in": a} if b is None else {"in": a, "other": b}
         answer = self._trials.run(program, run, inputs, wanted=(run.result.buffer,))
@@ -370,19 +369,19 @@ class Identification:
         return _wide(np.frombuffer(held, self._stores.storage), self._stores)
 
     def _given(self, run: Run, data: bytes | None) -> tuple[Array, Array | None]:
-        """Positive inputs, or `data` as the input if it has as many elements."""
+        """Positive inputs; or `data` as the first input if it has the right length."""
         a, b = self._inputs(run, "positive")
         known = data is not None and len(data) == a.nbytes
         return (np.frombuffer(data, a.dtype).reshape(a.shape), b) if known and data else (a, b)
 
     def _results(self, run: Run, a: Array, b: Array | None) -> Array | None:
-        """The values that a run writes to its result, as numbers; None where it faults."""
+        """The values that a run writes to its result, as numbers; None if it faults."""
         written = self._written(run, a, b)
         return None if written is None else written[0][: self.counts.get(run, written[2])]
 
     def _written(self, run: Run, a: Array, b: Array | None) -> tuple[Array, Array, int] | None:
-        """What a run leaves in its result, as numbers, from memory full of one byte and of another,
-        and how many of them it has written."""
+        """The result buffer after two runs, from memory filled with two different bytes, and the
+        number of values that both runs wrote."""
         held = []
         inputs = {"in": a} if b is None else {"in": a, "other": b}
         for byte in (0xFF, 0x01):
@@ -418,8 +417,8 @@ class Identification:
         return _wide(raw[0], self._stores), _wide(raw[-1], self._stores), count
 
     def _fitting(self, seen: Sequence[_Observed]) -> Iterator[tuple[Candidate, Layout, bool, int]]:
-        """Candidates that fit all inputs of one size, but for negative ones; with the layout of
-        the results and how many inputs fit."""
+        """The candidates that fit all inputs of one size except negative ones, with the layout
+        of results and the number of inputs that fit."""
         candidates: tuple[Candidate, ...] = _TWO
         if seen[0].b is None:
             candidates = (*_ONE, *(c for value in self._values for c in _comparisons(value)))
@@ -481,8 +480,8 @@ class Identification:
         self, fitting: Sequence[tuple[Candidate, Layout, bool]],
         observed: Mapping[Run, Sequence[_Observed]], integers: Mapping[Run, tuple[int, ...]],
     ) -> tuple[Candidate, Layout, bool]:  # fmt: skip
-        """Of what fits equally well the first; partial results of equal tiles look like rows, and
-        are rows only if kernels get a length or number of rows."""
+        """The first of the candidates that fit equally well. Partial results of equal tiles look
+        like rows; they are rows only if a kernel gets a length or number of rows."""
         first = fitting[0]
         partial = next((key for key in fitting if key[1] == "partials"), None)
         if first[1] != "rows" or partial is None:
@@ -496,8 +495,8 @@ class Identification:
         return partial
 
     def _nearest(self, run: Run) -> tuple[Candidate, Layout] | None:
-        """The candidate that a wrong program is meant for: an extreme if its result is an element
-        on one side of the median, a sum if elements count a few times each."""
+        """The candidate that a wrong program was probably meant for: an extreme if its result is
+        an element on one side of the median, a sum if each element counts a few times."""
         n, other = self._sizes[run]
         rng = np.random.default_rng(n)
         if other is not None:
@@ -523,8 +522,8 @@ class Identification:
         return (_ONE[0], layout) if self._adds(run, n, rng) else None
 
     def _near_pair(self, run: Run) -> tuple[Candidate, Layout] | None:
-        """The candidate that fits if all elements of the second input are equal, so that wrong
-        indices into it do not show; None if there is none."""
+        """The candidate that fits if all elements of the second input are equal, which hides
+        wrong indices into it; None if there is none."""
         seen = []
         for kind, value in (("signed", 3.0), ("positive", 5.0), ("ones", 1.0)):
             a, b = self._inputs(run, kind)
@@ -538,7 +537,7 @@ class Identification:
         return None if found is None else found[:2]
 
     def _adds(self, run: Run, n: int, rng: np.random.Generator) -> bool:
-        """True if the results together are a sum in which elements count a few times or not at all:
+        """True if the results add up to a sum in which elements count a few times or not at all:
         0 for zeros, and additive for random zeros and ones."""
         half = rng.integers(0, 2, n).astype(float)
         other = self._sizes[run][1]
@@ -582,7 +581,7 @@ class Identification:
 
 
 def _prepared(run: Run) -> bytes | None:
-    """What the host writes to the whole buffer of the result before the first launch."""
+    """What the host writes to the whole result buffer before the first launch."""
     held = None
     for step in run.steps:
         match step:
@@ -596,12 +595,13 @@ def _prepared(run: Run) -> bytes | None:
 
 
 def _wide(data: Array | None, dtype: DType) -> Array:
-    """Stored elements as float64 numbers, which hold every value that is used here."""
+    """Stored elements as float64, which is exact for all values used here."""
     return np.asarray(() if data is None else as_numbers(data, dtype), np.float64)
 
 
 def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, bool]]:
-    """Layouts that the number of results allows."""
+    """The layouts that the number of results allows: one result, rows, columns or partial
+    results."""
     count, k = len(one.a), len(one.results)
     second = 0 if one.b is None else len(one.b)
     if not k:
@@ -626,14 +626,14 @@ def _layouts(one: _Observed, candidate: Candidate) -> Iterator[tuple[Layout, boo
 
 
 def _is_copy(one: _Observed) -> bool:
-    """True if the results are the first elements, in order."""
+    """True if the results are a copy of the first elements."""
     count = len(one.results)
     differ = len(np.unique(one.results)) > _FEWEST // 2
     return differ and np.array_equal(one.results, one.a[:count])
 
 
 def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Array | None]:
-    """The elements with each row on the last axis."""
+    """The elements arranged so that each row is on the last axis."""
     b = one.b if one.b is not None and len(one.b) else None
     if layout in ("one", "partials"):
         return one.a[np.newaxis], None if b is None else b[np.newaxis, : len(one.a)]
@@ -650,7 +650,7 @@ def _arranged(one: _Observed, layout: Layout, one_row: bool) -> tuple[Array, Arr
 
 
 def _combined(candidate: Candidate, partials: Array) -> Array:
-    """Partial results combined as the host does it."""
+    """Partial results combined as the host would."""
     named = candidate.reduction
     if named is not None and named.op.expression:
         plain = replace(named, dtype=named.acc, map=None)
@@ -666,7 +666,7 @@ def _combined(candidate: Candidate, partials: Array) -> Array:
 
 
 def _same_elements(a: Array, got: Array, expected: Array) -> bool:
-    """True if the indices lead to elements equal to the extremes."""
+    """True if the indices point to elements equal to the extremes."""
     places = got.astype(np.int64)
     if not ((got == places) & (places >= 0) & (places < a.shape[1])).all():
         return False

@@ -1,4 +1,4 @@
-"""The options for external kernel files, as they are given on the command line."""
+"""The options for external kernel files as given on the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Argument:
 
     @property
     def is_memory(self) -> bool:
-        """True if it is a buffer and no value."""
+        """True if the value is a buffer and not a number."""
         return self.what in ("in", "in2", "out", "out2") or self.kind in ("zeroed", "scratch")
 
     @property
@@ -82,7 +82,7 @@ def read_definition(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """The options of files as they were typed."""
+    """The options for files as typed."""
 
     entry: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
@@ -109,14 +109,14 @@ class FileOptions:
         return tuple(tuple(_names(chain)) for chain in self.chain)
 
     def with_shape(self, block: int | None = None, items: int | None = None) -> LaunchOptions:
-        """These options, and those of the launch shape."""
+        """These options with a launch shape."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return LaunchOptions(**own, block=block, items=items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions(FileOptions):
-    """All options for external files; `block` and `items` are None unless they are given."""
+    """All options for external files. `block` and `items` are None if not given."""
 
     block: int | None = None
     items: int | None = None
@@ -129,7 +129,7 @@ class LaunchOptions(FileOptions):
 
 
 def _names(chain: str) -> list[str]:
-    """The names between the commas outside of template arguments."""
+    """Split at commas outside template arguments."""
     names, depth = [""], 0
     for character in chain:
         depth += (character == "<") - (character == ">")
@@ -145,7 +145,7 @@ def _names(chain: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """The reduction that the options name: types, and operators with their transform, if any."""
+    """The reduction named by options: types, and operators with their transform, if any."""
 
     op: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Requested:
     map: Map | None = None
 
     def of(self, dtype: DType) -> tuple[Reduction, ...]:
-        """The named reductions of elements of a type; () if no operator and no transform is
+        """The named reductions for an element type; () if neither operator nor transform is
         named. Raises UsageError."""
         if self.op_expr is not None:
             own = custom_operator(self.op_expr, self.identity, dtype, self.rtol)

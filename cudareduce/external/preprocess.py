@@ -1,7 +1,5 @@
-"""Preprocess a CUDA file with g++: macros are expanded, headers of the file's own are included.
-
-Headers of the system and of CUDA stay as `#include` lines.
-"""
+"""Preprocess a CUDA file with g++: expand macros and include the user's own headers. System and
+CUDA headers stay as `#include` lines."""
 
 from __future__ import annotations
 
@@ -64,14 +62,14 @@ _PREDEFINED = (
 
 @dataclass(frozen=True, slots=True)
 class Preprocessed:
-    """A file with the headers of its own included and its macros expanded."""
+    """A file with its own headers included and macros expanded."""
 
     text: bytes
     lines: tuple[tuple[str, int], ...]  # (file, line) of each line of the text
     missing: tuple[str, ...]  # headers that were not found and left out
 
     def place(self, row: int) -> tuple[str, int]:
-        """The file and line that a line of the text, counted from 0, comes from."""
+        """The source file and line of output line `row`, counted from 0."""
         return self.lines[row] if row < len(self.lines) else ("", 0)
 
 
@@ -94,7 +92,7 @@ def _user_header(name: str, quoted: bool, beside: Path, include: Sequence[Path])
 
 
 def _is_file(path: Path) -> bool:
-    """True for a file; False for a name that no file can have, too."""
+    """True for an existing file. A name that no file can have is False."""
     with suppress(OSError, ValueError):
         return path.is_file()
     return False
@@ -102,7 +100,7 @@ def _is_file(path: Path) -> bool:
 
 @cache
 def _neighbours(folder: Path) -> tuple[Path, ...]:
-    """Folders where a project that `folder` belongs to is likely to keep its headers."""
+    """Folders in which the project of `folder` is likely to keep its headers."""
     found: list[Path] = []
     for root in (folder, folder.absolute().parent, folder.absolute().parent.parent):
         found.append(root)
@@ -113,7 +111,8 @@ def _neighbours(folder: Path) -> tuple[Path, ...]:
 def _includes(
     text: bytes, beside: Path, include: Sequence[Path]
 ) -> Iterator[tuple[str, Path | None]]:
-    """(name, the user's own file or None) of each `#include` below a text."""
+    """For each `#include` in a text and the files it includes: its name, and the user's own file
+    or None."""
     left, seen = [(text, beside)], set[Path]()
     while left:
         code, folder = left.pop()
@@ -127,7 +126,7 @@ def _includes(
 
 
 def _known_header(name: str) -> str | None:
-    """How the compiler finds a header that is not the user's."""
+    """The `#include` line for a header that is not the user's."""
     for start, header in _LIBRARY_HEADERS.items():
         if name.startswith(start):
             return header
@@ -139,13 +138,13 @@ def _known_header(name: str) -> str | None:
 
 
 def _is_of_device(name: str) -> bool:
-    """True for a header that both nvcc and the emulator have."""
+    """True for a header that exists for nvcc and for the emulator."""
     return name in _DEVICE_HEADERS or name.startswith("cuda/")
 
 
 def _with_architectures(text: bytes) -> bytes:
-    """A file whose conditions on __CUDA_ARCH__ g++ leaves alone, if they hold only code: which
-    branch counts depends on the GPU."""
+    """The file with conditions on __CUDA_ARCH__ hidden from g++ if they contain only code, since
+    the GPU decides which branch counts."""
     lines = text.split(b"\n")
     opened: list[list[int]] = []  # the directives of each condition that is not closed yet
     for row, line in enumerate(lines):
@@ -217,8 +216,8 @@ def preprocess(
 
 
 def _with_line_table(output: bytes, missing: tuple[str, ...], placeholders: Path) -> Preprocessed:
-    """What g++ has printed, without its line markers; a placeholder is at the line that includes
-    it, so that the text is the same in each temporary folder."""
+    """The output of g++ without its line markers, and a table of lines. Placeholders keep the
+    text the same in every temporary folder."""
     lines, places = [], []
     file, number = "", 0
     for line in output.split(b"\n"):

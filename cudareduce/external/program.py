@@ -1,4 +1,4 @@
-"""From recordings at several sizes to a program that is replayed with our inputs."""
+"""Turn recordings at several sizes into a program that is replayed with our inputs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ADDRESS_BYTES = 8
 
 
 def device_text(segment: Segment) -> str:
-    """The device code of a recorded file that the kernels of a segment need. Raises UsageError."""
+    """The device code that the kernels of a segment need. Raises UsageError."""
     recording = segment.recording
     path = recording.path
     source = recording.source if recording.source is not None else read_source(path)
@@ -66,8 +66,9 @@ def program_of(
     found: Sequence[tuple[Segment, Roles, int, int]], texts: Sequence[str], text_of: Sequence[int],
     summary: str = "", initial: str = "",
 ) -> Program:  # fmt: skip
-    """The program of one segment at several sizes: each with its roles, elements a row and rows;
-    `text_of` are the indices of their texts, `initial` is what a caller sets results to."""
+    """The program of one segment at several sizes, each with its roles, elements per row and
+    rows. `text_of` are the indices of device code texts, `initial` is the value to which a
+    caller sets results."""
     kernels = tuple(dict.fromkeys(k for segment, *_ in found for k in segment.kernels))
     runs = [
         _run(segment, roles, n, rows, text, kernels, initial)
@@ -85,7 +86,7 @@ def program_of(
 
 
 def _declares(text: str, name: str) -> bool:
-    """True if a text declares a variable of this name in no namespace."""
+    """True if a text declares a variable of this name outside any namespace."""
     found = re.search(rf"__(?:device|constant)__[^;(){{}}]*\b{name}\b\s*[;=\[{{]", text)
     if found is None:
         return False
@@ -130,18 +131,18 @@ def _run(
 
 
 def has_caller(segment: Segment, roles: Roles) -> bool:
-    """True if a caller that is not recorded may set the result or scratch memory."""
+    """True if an unrecorded caller may set the result or scratch memory."""
     return bool(_of_caller(segment, roles))
 
 
 def has_scratch(segment: Segment, roles: Roles) -> bool:
-    """True if an unrecorded caller may set memory besides the result, such as a counter."""
+    """True if an unrecorded caller may set other memory than the result, such as a counter."""
     return any(buffer.id != roles.result for buffer in _of_caller(segment, roles))
 
 
 def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
-    """Buffers that a caller may set: those of parameters, and managed ones that nothing sets, which
-    are 0 when they are new."""
+    """The buffers that a caller may set: parameters of the host function, and managed memory
+    that nothing sets, which is 0 at first."""
     used = {pointer.buffer for pointer, _ in segment.pointers()}
     set_by_host = {step.buffer for step in segment.steps if isinstance(step, (Fill, CopyIn))}
     given = {roles.input, roles.other, *roles.unwritten}
@@ -156,8 +157,8 @@ def _of_caller(segment: Segment, roles: Roles) -> list[DeviceBuffer]:
 def _set_by_caller(
     segment: Segment, roles: Roles, names: _Names, initial: str
 ) -> Iterable[ProgramStep]:
-    """The writes by which a caller sets the result to an initial value, and scratch memory to 0;
-    the result alone if there is no such caller."""
+    """The writes of a caller: the result is set to an initial value and scratch memory to 0.
+    Without an unrecorded caller, the result alone."""
     result = [b for b in segment.recording.buffers if b.id == roles.result]
     for buffer in (_of_caller(segment, roles) or result) if initial else ():
         kind = np.dtype(DTYPES[roles.stores].storage)
@@ -170,8 +171,8 @@ def _set_by_caller(
 
 
 def limit_initial(run: Run, width: int) -> Run:
-    """The run with a caller that sets only its results, of `width` bytes each, to their initial
-    value, and not all of the memory that the result may be given."""
+    """The run with a caller that initialises only its results of `width` bytes, not all of the
+    result buffer."""
     nbytes = run.result.offset + run.count * width
     steps = list(run.steps)
     for index, step in enumerate(steps):
@@ -185,7 +186,7 @@ def limit_initial(run: Run, width: int) -> Run:
 
 
 class _Names:
-    """The buffers of a recording by the names that they have in a program."""
+    """Names for the buffers of a recording within a program."""
 
     def __init__(self, recording: Recording, roles: Roles) -> None:
         self._roles = roles
@@ -211,7 +212,7 @@ class _Names:
         return Value(argument.data, pointers, functions)
 
     def preparation(self, step: Step) -> Iterable[ProgramStep]:
-        """What the host does besides launches, but for the copies of its own input."""
+        """The host's steps other than launches and copies to the input."""
         inputs = {self._roles.input, self._roles.other}
         match step:
             case Fill(buffer, offset, nbytes, byte) if buffer not in inputs:
@@ -225,7 +226,7 @@ class _Names:
     def _addresses(
         self, pointers: Sequence[tuple[int, Pointer]]
     ) -> tuple[tuple[int, Address], ...]:
-        """Addresses of pointers within data, each with its byte offset."""
+        """The addresses of pointers within data, each with its byte offset."""
         return tuple(
             (at, self.address(pointer.buffer, pointer.offset))
             for at, pointer in pointers if pointer.buffer is not None
@@ -233,7 +234,7 @@ class _Names:
 
 
 def _names_in(step: ProgramStep) -> Iterable[str]:
-    """The buffers that a step names."""
+    """The buffers that a step refers to."""
     match step:
         case KernelStep():
             for argument in step.arguments:

@@ -51,7 +51,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a recorded program may take."""
+    """Limits of a recorded program: time, memory, file size, steps."""
 
     wall_s: float = 10.0
     cpu_s: int = 5
@@ -86,7 +86,7 @@ def run_host(
     knobs: Mapping[int, int] | None = None,
     stdin: str = "",
 ) -> HostRun:
-    """Run a recorded program to its end or to a limit."""
+    """Run a recorded program until it ends or reaches a limit."""
     with TemporaryDirectory(prefix="cudareduce-host-") as folder:
         names = ("recorder.log", "stdout", "stdin", "stderr")
         log, output, typed, complaints = (Path(folder, name) for name in names)
@@ -120,7 +120,7 @@ def _first_lines(path: Path) -> tuple[str, ...]:
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
-    """Why the process ended before it returned 0, in words."""
+    """Why the process ended without returning 0, in words."""
     deadline, ended = time.monotonic() + limits.wall_s, None
     while process.poll() is None:
         if time.monotonic() > deadline:
@@ -151,13 +151,13 @@ def _resident_bytes(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMain:
-    """A main() that was compiled once, to be recorded with different arguments."""
+    """A main() that is compiled once and recorded with different arguments."""
 
     file: HostFile
     executable: Executable
 
     def record(self, arguments: Sequence[str]) -> Recording:
-        """What it launches with these arguments. Raises RecordingError if that is nothing."""
+        """The recording with these arguments. Raises RecordingError if nothing is launched."""
         run = run_host(self.executable.path, arguments, self.file.limits)
         if not _launches(run):
             raise RecordingError(_no_launch(self.file.path.name, "main()", run))
@@ -166,7 +166,7 @@ class CompiledMain:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A file whose host code is run; `define` are macros as NAME=VALUE."""
+    """A file whose host code is run. `define` are macros as NAME=VALUE."""
 
     path: Path
     include: tuple[Path, ...] = ()
@@ -179,20 +179,20 @@ class HostFile:
     )
 
     def record(self) -> tuple[Recording, ...]:
-        """What the host code launches: one recording of main(), or, where there is none, one of
-        each host function that launches. Raises RecordingError if nothing can be recorded."""
+        """Record the host code: main(), or without main() each host function that launches.
+        Raises RecordingError if nothing can be recorded."""
         executable = self._main()
         return self._functions() if executable is None else self._record_main(executable)
 
     def record_sizes(
         self, sizes: Sequence[int], function: str | None = None
     ) -> tuple[Recording, ...]:
-        """Recordings of the same program with other numbers of elements, as near to `sizes` as it
-        can be called; () if nothing in it sets the number of elements. `function` is a host
-        function to call in place of main().
+        """Record the same program at other sizes, as close to `sizes` as possible; () if nothing
+        sets the number of elements.
 
-        With a main() the size is an argument of the program, what it reads, or a constant of the
-        file. `Recording.varied` says which, and `Recording.size` the number of elements.
+        `function` is a host function to call instead of main(). For a main(), the size is set by a
+        program argument, standard input or a constant of the file. `Recording.varied` says which,
+        and `Recording.size` is the number of elements.
         """
         executable = self._main() if function is None else None
         if executable is not None:
@@ -200,11 +200,11 @@ class HostFile:
         return self._function_sizes(() if function is None else (function,), sizes)
 
     def compiled_main(self) -> CompiledMain:
-        """Its main(). Raises RecordingError if it does not compile."""
+        """The compiled main(). Raises RecordingError if it does not compile."""
         return CompiledMain(self, self.build(self.text(), None))
 
     def build(self, text: bytes, call: Sequence[str] | None) -> Executable:
-        """The executable of a text of the file, which calls main() or these host functions."""
+        """Compile a text of the file that calls main() or these host functions."""
         key = text, None if call is None else tuple(call)
         if key not in self._built:
             with TemporaryDirectory(prefix="cudareduce-build-") as folder:
@@ -261,7 +261,7 @@ class HostFile:
         return recordings
 
     def _called(self, executable: Executable) -> list[_Called]:
-        """The host functions that an executable calls, as it describes them."""
+        """The host functions that an executable offers to call."""
         found = []
         for number, function in enumerate(executable.called):
             described = run_host(executable.path, [str(number)], self.limits).trace.parameters
@@ -270,7 +270,7 @@ class HostFile:
         return found
 
     def _function(self, called: _Called, sizes: Sequence[int]) -> Recording | str:
-        """The first call that launches, or why the function launches nothing."""
+        """The first call of a function that launches, or why none does."""
         failure = ""
         for size in sizes:
             for values in argument_choices(called.described, size, called.launches):
@@ -285,8 +285,7 @@ class HostFile:
     def _of_the_launch(
         self, executable: Executable, number: int, described: Sequence[tuple[str, str]]
     ) -> set[str]:
-        """Whole numbers of a host function that set the threads of its blocks and that no kernel
-        gets."""
+        """The integer parameters of a host function that set its block size and reach no kernel."""
         integers = [k for k, (_, kind) in enumerate(described) if kind == "i"]
         if not 1 < len(integers) <= _MOST_PROBED:
             return set()
@@ -345,8 +344,8 @@ class HostFile:
     def _last_launched(
         self, knob: _Knob, least: int, refused: int, scale: Scale, code: bytes
     ) -> Recording | None:
-        """The recording of the largest number whose launches get their shared memory, by bisection
-        between one that has it and one that is refused; None if that is the former."""
+        """The recording at the largest number whose launches fit in shared memory, by bisection
+        between one that fits and one that is refused; None if that is the former."""
         found: HostRun | None = None
         while refused - least > 1:
             middle = (least + refused) // 2
@@ -374,7 +373,7 @@ class HostFile:
     def _find_knob(
         self, code: bytes, executable: Executable, base: HostRun
     ) -> tuple[_Knob, Scale] | None:
-        """The first knob that the largest buffer's elements are in proportion to."""
+        """The first knob to which the size of the largest buffer is proportional."""
         deadline = self.deadline.share(2)
         for knob in self._knobs(code, executable, base):
             if deadline.passed:
@@ -398,7 +397,7 @@ class HostFile:
         return None
 
     def sample(self, knob: _Knob, number: int, code: bytes) -> tuple[int, int]:
-        """A number and the elements of the largest buffer with it, 0 if nothing is launched."""
+        """A number with the elements of the largest buffer at it, 0 if nothing is launched."""
         limits = replace(self.limits, wall_s=self.limits.wall_s / 2, cpu_s=2)
         run = replace(self, limits=limits)._run_knob(knob, number, code)
         return number, _elements(run) if run is not None and not run.out_of_time else 0
@@ -455,8 +454,8 @@ class HostFile:
 
 @dataclass(frozen=True, slots=True)
 class _Called:
-    """A host function: the number by which the executable calls it, its parameters with their
-    kinds, and those that only set the launch."""
+    """A host function: its number in the executable, its parameters with their kinds, and the
+    parameters that only set the launch configuration."""
 
     executable: Path
     number: int
@@ -467,7 +466,8 @@ class _Called:
 
 @dataclass(frozen=True, slots=True)
 class _Knob:
-    """Something that sets the size: `{}` in arguments or typed input, or a constant of the file."""
+    """Something that sets the size: `{}` stands for it in program arguments or standard input;
+    or a constant of the file."""
 
     words: str
     arguments: tuple[str, ...] = ()
@@ -481,7 +481,7 @@ def _launches(run: HostRun) -> bool:
 
 
 def _lacks_shared(run: HostRun) -> bool:
-    """True if nothing is launched since a launch asks for more shared memory than there is."""
+    """True if nothing was launched because a launch requested more shared memory than exists."""
     return not _launches(run) and any(
         int(bytes_) > _LARGEST_SHARED
         for text in run.trace.refused for bytes_ in re.findall(r"(\d+) bytes of shared", text)
@@ -532,8 +532,9 @@ _ZERO = re.compile(
 def argument_choices(
     parameters: Sequence[tuple[str, str]], size: int, launches: Collection[str] = ()
 ) -> list[list[str]]:
-    """Values for a host function's parameters, the most likely ones first: `size` elements behind
-    each pointer, and integers that agree with it. Those named in `launches` only set the launch."""
+    """Likely values for the parameters of a host function, the most likely first: `size`
+    elements behind each pointer, and integers that agree with it. Parameters named in `launches`
+    only set the launch configuration."""
     choices: list[list[str]] = []
     counts = [
         name
@@ -574,7 +575,7 @@ def _launch_value(name: str, elements: int) -> int:
 
 
 def _dimensions(count: int, size: int) -> list[tuple[int, ...]]:
-    """Extents of an array of about `size` elements."""
+    """Likely extents of a `count`-dimensional array of about `size` elements."""
     if count < 2:
         return [(size,) * count]
     rows = 1 << max(0, (size.bit_length() - 1) // 2)

@@ -1,6 +1,6 @@
-"""What one run of an external kernel file's host code did on its (simulated) GPU.
+"""The record of one run of host code: what it did on its simulated GPU.
 
-The recorder writes a `Recording`; roles, plans and verdicts are derived from it. No I/O.
+The recorder writes a `Recording`. Roles, plans and verdicts are derived from it. No I/O.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Dim3 = tuple[int, int, int]
 class DeviceBuffer:
     """One allocation, or one `__device__` or `__constant__` variable that the host uses by name.
 
-    `address` is where it was during the recording: pointers inside copied data refer to it.
-    `parameter` names the parameter of the host function that was called with this buffer; what its
-    caller does with it before and after is not in the recording.
+    `address` is its address during the recording, to which pointers in copied data refer.
+    `parameter` is the parameter of the host function that received this buffer; what the function's
+    caller does with the buffer is not recorded.
     """
 
     id: int
@@ -44,9 +44,9 @@ class Pointer:
 class Scalar:
     """A kernel argument passed by value: its C++ type, bytes, and number if it is one.
 
-    `pointers` are the members of a struct that point into a buffer: (offset in `data`, pointer);
-    their element type is that of the allocation. `functions` are pointers to device functions, each
-    with the address in a variable of the device that holds the same one, if any does.
+    `pointers` are the struct members that point into a buffer: (offset in `data`, pointer); their
+    element type is that of the allocation. `functions` are pointers to device functions, each with
+    the address of a device variable that holds the same pointer, if there is one.
     """
 
     type: str
@@ -62,8 +62,8 @@ Argument = Pointer | Scalar
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel launch. `kernel` is the instantiated name: `reduce6<float, 512u, false>`.
-    `held` are the pointers that the host has copied to variables of the device before, if the
-    arguments lead to less than an input and a result."""
+    `held` are pointers that the host copied to device variables before; recorded if the
+    arguments contain less than an input and a result."""
 
     kernel: str
     template: str  # name without template arguments
@@ -81,7 +81,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """cudaMemset on part of a buffer."""
+    """cudaMemset of part of a buffer."""
 
     buffer: int
     offset: int
@@ -91,8 +91,8 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class CopyIn:
-    """Host to device, or what the host wrote to managed memory; `data` is None if it is large.
-    `pointers` are those into a buffer that it contains: (offset in `data`, pointer)."""
+    """A copy from host to device, or a host write to managed memory. `data` is None if it is
+    large. `pointers` are the buffer pointers in it: (offset in `data`, pointer)."""
 
     buffer: int
     offset: int
@@ -103,7 +103,8 @@ class CopyIn:
 
 @dataclass(frozen=True, slots=True)
 class CopyOut:
-    """Device to host, or the host's first read of managed memory after a synchronization."""
+    """A copy from device to host, or the host's first read of managed memory after a
+    synchronization."""
 
     buffer: int
     offset: int
@@ -112,7 +113,7 @@ class CopyOut:
 
 @dataclass(frozen=True, slots=True)
 class CopyWithin:
-    """Device to device."""
+    """A copy from device to device."""
 
     target: int
     target_offset: int
@@ -123,7 +124,7 @@ class CopyWithin:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A call that launches kernels of a library, which are not recorded: `thrust::reduce`."""
+    """A call that launches library kernels, which are not recorded, such as `thrust::reduce`."""
 
     name: str
     line: int = 0
@@ -134,11 +135,11 @@ Step = Launch | Fill | CopyIn | CopyOut | CopyWithin | LibraryCall
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All steps of one run, in the order of the host's calls. Of steps that are exactly alike, as
-    in a loop that measures, the first 256 are kept.
+    """All steps of one run in the order of the host's calls. Of identical steps, as in a timing
+    loop, the first 256 are kept.
 
-    Compile the kernels from `source` if it is given: the file's text with the constant that sets
-    its size changed; else from `path`; in both cases with `include` and `define`.
+    The kernels are compiled from `source` if given (the file's text with its size constant
+    changed), else from `path`; both with `include` and `define`.
     """
 
     path: Path
@@ -156,5 +157,5 @@ class Recording:
 
     @property
     def is_main(self) -> bool:
-        """True if main() was run, and not a host function of it, or a main() of ours."""
+        """True if main() of the file was run, and not a host function or a generated main()."""
         return self.entry.partition(" ")[0] == "main"

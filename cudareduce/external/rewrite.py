@@ -1,7 +1,8 @@
-"""CUDA C++ as a host program for g++: kernels only report their arguments, device code is gone.
+"""Rewrite CUDA C++ as a host program for g++: kernels report their arguments, device code is
+removed.
 
-The file was preprocessed, so that macros that launch kernels or hold part of a configuration are
-expanded.
+The file is preprocessed first, to expand macros that launch kernels or hold parts of a launch
+configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LAUNCH = re.compile(rb"<\s*<\s*<|\bcudaLaunch|\bcudaGraphAddKernelNode")
 
 @dataclass(frozen=True, slots=True)
 class HostFunction:
-    """A function of the host. `call` is its name as a call needs it: `ns::sum<float>`."""
+    """A host function. `call` is the qualified name for a call: `ns::sum<float>`."""
 
     name: str
     call: str
@@ -36,7 +37,7 @@ class HostFunction:
 
 @dataclass(frozen=True, slots=True)
 class HostProgram:
-    """C++ for g++ and what is in it."""
+    """The rewritten C++, with its kernels and host functions."""
 
     text: bytes
     functions: tuple[HostFunction, ...]
@@ -44,8 +45,8 @@ class HostProgram:
 
 
 def rewrite(source: Preprocessed, blank: frozenset[int] = frozenset()) -> HostProgram:
-    """Turn kernels into stubs and launches into calls. Function bodies at the bytes in `blank` are
-    emptied as well."""
+    """Replace kernels by stubs and launches by calls. Function bodies at the positions in
+    `blank` are emptied."""
     text = re.sub(
         rb"\b__(?:cluster_dims|block_size|maxnreg)__\s*\([^()]*\)",
         lambda found: b" " * len(found[0]),
@@ -105,7 +106,7 @@ class _Rewriter:
             left += reversed(node.children)
 
     def _define(self, function: Node) -> bool:
-        """Whether nothing inside of a function is to be rewritten."""
+        """True if nothing inside a function needs to be rewritten."""
         body, head = function.child_by_field_name("body"), self._head(function)
         if body is None:
             return False
@@ -125,7 +126,7 @@ class _Rewriter:
         return False
 
     def _declare(self, declaration: Node) -> None:
-        """A stub for a kernel that another file defines."""
+        """A stub for a kernel that is only declared."""
         name = _text(_name_node(declaration))
         if name and name not in self._kernels:
             self._kernels.add(name)
@@ -177,7 +178,7 @@ class _Rewriter:
             self._cast(call, values[0] if len(values) == 1 else None)
 
     def _cast(self, cast: Node, value: Node | None) -> None:
-        """A kernel's address as `void *`: the recorder keeps how to call it."""
+        """A cast of a kernel's address to `void *`. The recorder keeps the stub for it."""
         target = _text(cast.child_by_field_name("type") or cast.child_by_field_name("function"))
         while value is not None and value.type in (
             "parenthesized_expression",
@@ -192,7 +193,7 @@ class _Rewriter:
             self._edits.append((cast.start_byte, cast.end_byte, call))
 
     def _symbol(self, declaration: Node) -> None:
-        """Registers variables of the device that are defined outside of functions."""
+        """Register `__device__` variables at namespace scope."""
         words = set(re.findall(r"\w+", _text(declaration).partition("=")[0]))
         if not words & {"__device__", "__constant__", "__managed__"} or "extern" in words:
             return
@@ -222,7 +223,7 @@ class _Rewriter:
 
 
 def _scope(node: Node) -> str:
-    """The named namespaces around a declaration: `one::two::`."""
+    """The namespaces around a declaration: `one::two::`."""
     names: list[str] = []
     parent = node.parent
     while parent is not None:
@@ -244,7 +245,7 @@ def _name_node(function: Node) -> Node | None:
 
 
 def _names(node: Node | None) -> list[str]:
-    """The names in a declarator, that which it declares first."""
+    """The names in a declarator, the declared name first."""
     below = walk(node) if node else ()
     return [_text(n) for n in below if n.type in ("identifier", "type_identifier")]
 
@@ -269,7 +270,7 @@ def _template_parameter_names(function: Node) -> list[str]:
 
 
 def _describe(function: Node, body: Node, line: int) -> HostFunction | None:
-    """A function of the host as one may call it; None for one of a class template."""
+    """Describe a host function for a call; None for a member of a class template."""
     declarator = _function_declarator(function)
     named = _name_node(function)
     kinds = ("identifier", "qualified_identifier", "field_identifier")
@@ -304,7 +305,7 @@ def _describe(function: Node, body: Node, line: int) -> HostFunction | None:
 
 
 def _template_arguments(function: Node) -> list[str]:
-    """Arguments for a template of the host that is called: float, and 256 for a number."""
+    """Template arguments for calling a host template: float for types, 256 for numbers."""
     template = function.parent
     if template is None or template.type != "template_declaration":
         return []

@@ -1,7 +1,7 @@
-"""The programs in a recording, and what each buffer serves for: by observation, never by names.
+"""Split a recording into programs and find the role of each buffer by observation, not by name.
 
-A host often launches several kernels or versions after each other. A segment is what it launches
-between two reads of results: the unit that is verified and timed.
+A host often launches several kernels or versions in turn. A segment is what it launches between two
+reads of results: the unit that is verified and timed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _PACKED = {"__half2": "float16", "half2": "float16", "__nv_bfloat162": "bfloat16
 
 
 def element_type(cpp: str) -> str | None:
-    """The name in DTYPES of a C++ type, or of a vector type's members; None if there is none."""
+    """The name in DTYPES of a C++ type, or of the components of a vector type; None if there is
+    none."""
     name = " ".join(_QUALIFIERS.sub(" ", cpp).split())
     vector = _VECTOR.fullmatch(name)
     if vector:
@@ -68,8 +69,8 @@ _MOST_UNSURE = 2
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One program of a recording: its steps up to the last launch, and what the host reads then.
-    `repeated` are the steps of a further run, if the host reads the result of several."""
+    """One program of a recording: its steps up to the last launch, and the host's reads after
+    it. `repeated` are the steps of a second run, if the host reads several results."""
 
     recording: Recording
     steps: tuple[Step, ...]
@@ -87,7 +88,7 @@ class Segment:
         return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
 
     def pointers(self) -> Iterator[tuple[Pointer, bool]]:
-        """Every pointer that a launch gets, and whether it is one to const."""
+        """Every pointer argument of its launches, with True for a pointer to const."""
         for launch in self.launches:
             yield from _pointers(launch)
 
@@ -96,8 +97,8 @@ class Segment:
         return next(one for one in self.recording.buffers if one.id == number)
 
     def capacity(self, number: int) -> int:
-        """Bytes of a buffer. A host function's caller is unknown: it makes room for a value of each
-        thread at least."""
+        """The size of a buffer in bytes. For a parameter of a host function: at least one value
+        per thread, since its caller is unknown."""
         buffer, width = self.buffer(number), max(8, self.elements(number)[1])
         if buffer.parameter is None:
             return buffer.nbytes
@@ -105,8 +106,8 @@ class Segment:
         return max(buffer.nbytes, width * max(threads, _LEAST_ROOM))
 
     def elements(self, number: int) -> tuple[str, int]:
-        """C++ type and bytes of what kernels take a buffer for, or of a variable; bytes 0 if that
-        is not known."""
+        """The C++ type and size in bytes that kernels use for a buffer or variable; 0 bytes if
+        unknown."""
         typed = [p for p, _ in self.pointers() if p.buffer == number and p.element_size]
         if typed:
             return typed[0].element, typed[0].element_size
@@ -114,20 +115,20 @@ class Segment:
         return (self.buffer(number).element, scalar_size(dtype)) if dtype else ("", 0)
 
     def scalars(self) -> tuple[float, ...]:
-        """The numbers that kernels get."""
+        """The numeric arguments of its kernels."""
         arguments = (a for launch in self.launches for a in launch.arguments)
         values = (a.value for a in arguments if isinstance(a, Scalar))
         return tuple(dict.fromkeys(float(v) for v in values if v is not None))
 
     def integers(self) -> tuple[int, ...]:
-        """The whole numbers that kernels get."""
+        """The integer arguments of its kernels."""
         arguments = (a for launch in self.launches for a in launch.arguments)
         values = (a.value for a in arguments if isinstance(a, Scalar))
         return tuple(dict.fromkeys(v for v in values if isinstance(v, int)))
 
 
 def segments(recording: Recording) -> list[Segment]:
-    """The programs in a recording, in order. Repeated launches of the same program count once."""
+    """The programs of a recording in order. Repeated launches of one program count once."""
     found: list[Segment] = []
     prepared: list[Step] = []  # fills and copies of the host so far
     launched: list[Step] = []  # since the last read, with the preparations between
@@ -178,8 +179,8 @@ def segments(recording: Recording) -> list[Segment]:
 
 
 def _first_programs(steps: list[Step]) -> list[Step]:
-    """The steps up to a result that the host reads, if there are very many: a loop without end that
-    allocates memory for each launch."""
+    """The steps up to a result that the host reads, if there are very many steps: an endless
+    loop that allocates memory for each launch."""
     if len(steps) <= _MOST_STEPS:
         return steps
     reads = [k for k, step in enumerate(steps[:_MOST_STEPS]) if isinstance(step, CopyOut)]
@@ -187,7 +188,8 @@ def _first_programs(steps: list[Step]) -> list[Step]:
 
 
 def _with_shared_reads(found: list[Segment]) -> list[Segment]:
-    """Versions after each other of which only the last is read: the others leave it there too."""
+    """Segments of versions that run one after another with only the last one read: the earlier
+    ones get the same read."""
     for k in range(len(found) - 2, -1, -1):
         later, own = found[k + 1].reads, {p.buffer for p, _ in found[k].pointers()}
         if not found[k].reads and later and {read.buffer for read in later} <= own:
@@ -196,8 +198,8 @@ def _with_shared_reads(found: list[Segment]) -> list[Segment]:
 
 
 def _pointers(launch: Launch) -> Iterator[tuple[Pointer, bool]]:
-    """The buffer pointers among the arguments of a launch, also inside structs, each with True if
-    the kernel's parameter is a pointer to const."""
+    """The buffer pointers among the arguments of a launch, also in structs, each with True if it
+    is a pointer to const."""
     types = [cpp for _, cpp in launch.parameters] + [""] * len(launch.arguments)
     for argument, cpp in zip(launch.arguments, types, strict=False):
         inner = argument.pointers if isinstance(argument, Scalar) else ((0, argument),)
@@ -225,7 +227,7 @@ def _target(step: Step) -> int | None:
 
 
 def _latest(steps: Sequence[Step]) -> Iterator[Step]:
-    """Preparations without those that a later one of the same range replaces."""
+    """The preparation steps without those that a later one on the same range replaces."""
     ranges = [
         (s.buffer, s.offset, s.offset + s.nbytes) if isinstance(s, (Fill, CopyIn)) else None
         for s in steps
@@ -240,7 +242,8 @@ def _latest(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _with_writers(launches: list[Launch], before: Sequence[Launch]) -> list[Launch]:
-    """Launches, behind those of earlier programs whose results they read through const pointers."""
+    """The launches, preceded by those of earlier programs whose results they read through const
+    pointers."""
     needed = {buffer for launch in launches for buffer in _read_only(launch)}
     own = {buffer for launch in launches for buffer in _written(launch)}
     for launch in reversed(before):
@@ -251,13 +254,13 @@ def _with_writers(launches: list[Launch], before: Sequence[Launch]) -> list[Laun
 
 
 def _is_version(launch: Launch, other: Launch) -> bool:
-    """True if another kernel is launched on the same data as one before: a version of it."""
+    """True if another kernel is launched on the same data as an earlier one: a version of it."""
     return launch.kernel != other.kernel and launch.arguments == other.arguments
 
 
 def _is_chunk(steps: Sequence[Step], known: Sequence[Launch]) -> bool:
-    """True if the next launch does with another part of the same arrays what those before did, and
-    its result is read from another place."""
+    """True if the next launch does the same on another part of the same arrays, and its result
+    is read from another address."""
     following = next((step for step in steps if isinstance(step, Launch)), None)
     if following is None or not known:
         return False
@@ -272,7 +275,7 @@ def _is_chunk(steps: Sequence[Step], known: Sequence[Launch]) -> bool:
 
 
 def _ending_with(launch: Launch, group: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps of a group that is repeated, from behind a launch up to its next repetition."""
+    """The steps of a repeated group, from after a launch to its next repetition."""
     last = max(
         k for k, s in enumerate(group) if isinstance(s, Launch) and s.kernel == launch.kernel
     )
@@ -280,8 +283,8 @@ def _ending_with(launch: Launch, group: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _without_repeats(steps: Sequence[Step], repeated: dict[str, Sequence[Step]]) -> list[Step]:
-    """Steps with each group that is repeated right behind itself once: hosts that time do so.
-    `repeated` gets the groups in which the host reads a result, by their kernels."""
+    """The steps with immediately repeated groups reduced to one, as in timing loops. Groups in
+    which the host reads a result are added to `repeated`, by their kernels."""
     kept: list[Step] = []
     for step in steps:
         kept.append(step)
@@ -297,12 +300,12 @@ def _without_repeats(steps: Sequence[Step], repeated: dict[str, Sequence[Step]])
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the buffers of a segment serve for: numbers of buffers, all others being scratch.
+    """The roles of the buffers of a segment, as buffer numbers; all other buffers are scratch.
 
-    `input` starts at `offset` and has `nbytes` bytes; `other` is a second input of the same
-    element type; up to `most` values of the C++ type `stores` are read as the result from
-    `at` on. `skip` launches at the start only make the input. `unwritten` are buffers that no
-    launch writes: no caller sets them to an initial value.
+    The input starts at `offset` and has `nbytes` bytes. `other` is a second input of the same type.
+    The result is read from offset `at` on, up to `most` values of C++ type `stores`. The first
+    `skip` launches only generate the input. No launch writes the buffers in `unwritten`, so no
+    caller initialises them.
     """
 
     input: int
@@ -325,8 +328,9 @@ class Roles:
 
 
 def possible_roles(segment: Segment) -> Iterator[Roles]:
-    """Assignments of roles that the recording allows, the likeliest first; which is right is seen
-    from what the program makes of inputs. At last floats that the kernel stores as their bits."""
+    """Possible assignments of roles, the most likely first. Which one is right is decided by
+    running the program on known inputs. Last come floats whose bits the kernel stores as
+    integers."""
     found = list(_possible_roles(segment))
     yield from found
     for roles in found:
@@ -370,7 +374,8 @@ def _possible_roles(segment: Segment) -> Iterator[Roles]:
 
 
 def _makers(segment: Segment) -> Iterator[int]:
-    """How many launches at the start may only make the input: none, unless no host data is read."""
+    """Possible numbers of initial launches that only generate the input: none, unless no launch
+    reads host data."""
     launches = segment.launches
     copied = {s.buffer for s in segment.steps if isinstance(s, CopyIn)}
     read = {p.buffer for p, _ in segment.pointers()}
@@ -391,7 +396,8 @@ def _without_launches(steps: Sequence[Step], count: int) -> tuple[Step, ...]:
 
 
 def _inputs(segment: Segment) -> list[int]:
-    """Buffers that may be the input: host data first, then const ones, then the larger ones."""
+    """Buffers that may be the input: those with host data first, then const ones, then larger
+    ones."""
     copied: dict[int, int] = {}
     for step in segment.steps:
         if isinstance(step, CopyIn):
@@ -412,7 +418,8 @@ def _inputs(segment: Segment) -> list[int]:
 
 
 def _extent(segment: Segment, number: int) -> tuple[int, int]:
-    """Offset and bytes of what the host copies into a buffer; all of it if it copies nothing."""
+    """Offset and size in bytes of what the host copies to a buffer; the whole buffer if it
+    copies nothing."""
     parts = [s for s in segment.steps if isinstance(s, CopyIn) and s.buffer == number]
     if not parts:
         return 0, _used(segment, number)
@@ -421,8 +428,8 @@ def _extent(segment: Segment, number: int) -> tuple[int, int]:
 
 
 def _used(segment: Segment, number: int) -> int:
-    """Bytes of a buffer that hold elements: as many as the kernels' extents say, if these leave
-    less than half of it unused, as a host function's caller gives more than it needs."""
+    """The bytes of a buffer that hold elements: as many as integer arguments say, if these cover
+    more than half of it. Callers of a host function get more memory than needed."""
     buffer, (cpp, size) = segment.buffer(number), segment.elements(number)
     dtype = element_type(cpp)
     extents = [value for value in segment.integers() if value > 1]
@@ -443,8 +450,8 @@ def _used(segment: Segment, number: int) -> int:
 def _may_be_second(
     segment: Segment, given: int, other: int, *, may_be_written: bool = False
 ) -> bool:
-    """True if a buffer may be a second input: of the same type, not a single value, and written by
-    no kernel as its parameters say; `may_be_written` leaves that open."""
+    """True if a buffer may be a second input: same type, more than one value, and not written by
+    a kernel according to its parameters. `may_be_written` drops the last requirement."""
     size = segment.elements(other)[1]
     same = segment.elements(other) == segment.elements(given)
     const = all(read_only for p, read_only in segment.pointers() if p.buffer == other)
@@ -458,7 +465,7 @@ def _may_be_second(
 
 
 def _joined(reads: Sequence[CopyOut]) -> Iterator[CopyOut]:
-    """Several reads of one buffer as one, if nothing lies between them."""
+    """Adjacent reads of one buffer joined to one read."""
     ordered = sorted(reads, key=lambda read: read.offset)
     ends = [read.offset + read.nbytes for read in ordered[:-1]]
     is_one = len({read.buffer for read in reads}) == 1
@@ -467,8 +474,8 @@ def _joined(reads: Sequence[CopyOut]) -> Iterator[CopyOut]:
 
 
 def _results(segment: Segment, given: int) -> Iterator[tuple[int, int, int]]:
-    """Buffer, offset and bytes of what may be the result: the last read, else the buffer that the
-    last launch may write."""
+    """Buffers that may hold the result, with offset and bytes: the last read, else the buffer
+    that the last launch may write."""
     whole = _joined(segment.reads)
     for read in (*whole, *reversed(segment.reads)):
         yield read.buffer, read.offset, read.nbytes

@@ -1,4 +1,5 @@
-"""What in a host program sets the number of elements: found by changing it and looking."""
+"""Find what sets the number of elements in a host program, by changing candidates and recording
+again."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Constant:
     words: str  # "#define N, line 3"
 
     def replaced(self, code: bytes, replacement: str) -> bytes:
-        """The file with another expression in place of this one."""
+        """The file with this constant replaced by another expression."""
         return code[: self.start] + replacement.encode() + code[self.end :]
 
 
@@ -51,7 +52,7 @@ class Scale:
     power: int
 
     def number(self, elements: int) -> int:
-        """The argument of the host code that gives about this many elements."""
+        """The host argument for about this many elements."""
         quotient = max(1, round(elements / self.factor))
         return quotient if self.power == 1 else max(1, isqrt(quotient))
 
@@ -60,7 +61,7 @@ class Scale:
 
 
 def constants(code: bytes) -> list[Constant]:
-    """Integer constants that the host may take for the size, the most likely ones first."""
+    """Integer constants of the host code that may set the size, the most likely first."""
     root = parse_cuda(code)
     functions = {
         text(name)
@@ -150,8 +151,8 @@ def _in_device_code(node: Node) -> bool:
 
 
 def largest_buffer(steps: tuple[Step, ...], sizes: dict[int, int]) -> tuple[int, int]:
-    """Elements of the largest buffer that a kernel is given, and the bytes of one; (0, 1) if none
-    is given any."""
+    """The number of elements of the largest buffer passed to a kernel, and the bytes per
+    element; (0, 1) if there is none."""
     largest, element = 0, 1
     for step in steps:
         if not isinstance(step, Launch):
@@ -165,8 +166,8 @@ def largest_buffer(steps: tuple[Step, ...], sizes: dict[int, int]) -> tuple[int,
 
 
 def scale_of(samples: list[tuple[int, int]]) -> Scale | None:
-    """The scale that two or more (number, elements) pairs agree on; None if elements do not grow
-    in proportion to the number or its square."""
+    """The scale on which two or more (number, elements) pairs agree; None if elements grow with
+    neither the number nor its square."""
     if any(elements == 0 for _, elements in samples):
         return None
     (number, elements), *others = samples

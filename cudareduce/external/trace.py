@@ -1,4 +1,4 @@
-"""The log of a recorded host program as steps and buffers. No I/O."""
+"""Parse the log of a recorded host program into steps and buffers. No I/O."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one run of a host program logged."""
+    """The log of one run of a host program."""
 
     buffers: tuple[DeviceBuffer, ...]
     steps: tuple[Step, ...]
@@ -51,7 +51,7 @@ class Trace:
 
 
 def parse_trace(lines: Sequence[str]) -> Trace:
-    """The steps in the order of the host's calls. A last line that was cut off is dropped."""
+    """The steps in the order of the host's calls. An incomplete last line is dropped."""
     return _Parser(lines).trace()
 
 
@@ -106,7 +106,8 @@ class _Parser:
         )
 
     def _locate(self, address: int) -> tuple[int, int] | None:
-        """(buffer id, offset) of an address; a pointer to the end of a buffer belongs to it."""
+        """The buffer and offset of an address. An address just past the end belongs to the
+        buffer."""
         at = bisect_right(self._starts, address) - 1
         if at < 0 or address > self._ends[at]:
             return None
@@ -190,7 +191,7 @@ class _Parser:
         return Scalar(type_name, data, None, self._pointers(data))
 
     def _pointers(self, data: bytes) -> tuple[tuple[int, Pointer], ...]:
-        """The pointers into buffers within data, each with its offset."""
+        """The buffer pointers in data, each with its offset."""
         words = np.frombuffer(data, "<u8", len(data) // _POINTER_BYTES)
         known = (
             (words >= self._starts[0]) & (words <= self._ends[-1]) if self._starts else words > 0
@@ -201,7 +202,7 @@ class _Parser:
         )  # fmt: skip
 
     def _typed(self, buffer: int, offset: int) -> Pointer:
-        """A pointer into a buffer, of the type that its memory was allocated for."""
+        """A pointer into a buffer, with the type for which its memory was allocated."""
         at = next(at for at, number in self._ids.items() if number == buffer)
         element = _type_name(self._names[at].partition(" ")[2])
         dtype = element_type(element)
@@ -219,13 +220,14 @@ def _refusal(row: Sequence[str]) -> str:
 
 
 def _type_name(holder: str) -> str:
-    """`float*` of "const char* recorder::name_holder() [with T = float*]"."""
+    """The type in a name printed by g++: `float*` from "const char* recorder::name_holder()
+    [with T = float*]"."""
     _, _, name = holder.partition("[with T = ")
     return re.sub(r"\s*__restrict__$", "", name[:-1] if name else holder)
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that are outside of all brackets."""
+    """Split a text at separators outside all brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         if character in "<({[":
@@ -256,7 +258,7 @@ def _kernel_name(function: str, names: str) -> tuple[str, str]:
 
 
 def _before_parameters(head: str) -> str:
-    """A function's declaration without its list of parameters."""
+    """A function declaration without its parameter list."""
     depth = 0
     for at in range(len(head) - 1, -1, -1):
         depth += (head[at] == ")") - (head[at] == "(")
@@ -266,7 +268,7 @@ def _before_parameters(head: str) -> str:
 
 
 def _template_argument(declared: str, value: str) -> str:
-    """A template argument as C++ reads it: `512u` for `unsigned int block = 512`."""
+    """A template argument as a C++ literal: `512u` for `unsigned int block = 512`."""
     if value.startswith("{") and value.endswith("}"):  # of a pack
         return value[1:-1].strip()
     if re.fullmatch(r"-?\d+", value):

@@ -1,4 +1,4 @@
-"""Runs of a recorded program on the emulator, in a child process that a fault may end."""
+"""Run a recorded program on the emulator in a child process, which a fault may end."""
 
 from __future__ import annotations
 
@@ -38,27 +38,28 @@ _MOST_CROWDED = 5.0
 
 
 def budget(seconds: float) -> Deadline:
-    """A deadline of so many seconds, of more if the machine has other work."""
+    """A deadline of `seconds`, extended if the machine is busy."""
     crowded = os.getloadavg()[0] / cpu_count()
     return Deadline(seconds * min(max(1.0, crowded), _MOST_CROWDED))
 
 
 def next_deadline(deadline: Deadline, left: int) -> Deadline:
-    """The deadline for the next of `left` kernels of a file. It is never less than a third of the
-    remaining time: of many kernels, some are then decided."""
+    """The deadline for the next of `left` kernels of a file: never less than a third of the
+    remaining time, so that at least some of many kernels are decided."""
     return deadline.share(min(left, _MOST_SHARES))
 
 
 def build_runtimes(cache: Path) -> None:
-    """Compile the emulator with and without detection of data races, unless the cache has it.
-    Raises EnvironmentProblem."""
+    """Compile the emulator with and without race detection, unless cached. Raises
+    EnvironmentProblem."""
     for watched in (False, True):
         Toolchain(cache, watched).runtime()
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a run gave nothing: an invalid access, a barrier that not all threads reach, no end."""
+    """Why a run has no results: an invalid access, a barrier that not all threads reach, or no
+    end."""
 
     reason: str
 
@@ -73,8 +74,8 @@ class _Request:
 
 
 class Trials:
-    """Runs programs of one file on inputs; compiled code is kept in the folder `cache`. If they are
-    `watched`, data races and reads of shared memory that was never set are faults, too."""
+    """Runs the programs of one file on inputs. Compiled code is cached in folder `cache`. With
+    `watched`, data races and reads of uninitialised shared memory are faults too."""
 
     def __init__(
         self, path: Path, cache: Path | None, deadline: Deadline, *, watched: bool = False
@@ -89,8 +90,8 @@ class Trials:
         self, program: Program, run: Run, inputs: Mapping[str, Array], *, byte: int = 0xFF,
         wanted: Sequence[str] = (),
     ) -> Mapping[str, bytes] | Fault:  # fmt: skip
-        """What the `wanted` buffers, without any all, hold after a run from memory full of `byte`.
-        Raises BuildError, EnvironmentProblem, and Undecided after the deadline."""
+        """The content of the `wanted` buffers (all if empty) after a run from memory filled with
+        `byte`. Raises BuildError, EnvironmentProblem, and Undecided after the deadline."""
         if self.deadline.passed:
             raise Undecided(f"{self._path}: the time to identify it is over")
         if self._hung >= _MOST_HUNG:
@@ -158,7 +159,7 @@ class Trials:
 
 
 def _serve(pipe: Connection, path: Path, cache: Path | None, *, watched: bool) -> NoReturn:
-    """The child: one run for each request, until the pipe closes."""
+    """The child process: one run per request, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.disable()  # it would print a kernel's abort to the parent's standard error
     os.setpgid(0, 0)
