@@ -168,8 +168,8 @@ class _Runner:
         return n * self._settings.rows / _ELEMENTS_PER_TIMING
 
     def _timed(self, trial: Trial, group: Group, monitor: Monitor, ahead: float) -> Group:
-        """Time the correct cases. `ahead` is the cost of later sizes, in timings of a small
-        one."""
+        """Time the correct cases. `ahead` is the expected cost of the sizes that follow,
+        relative to that of a small size; it limits the share of the remaining time."""
         settings, methods = self._settings, self._settings.methods
         times: dict[str, Times] = {}
         protocols: list[Mapping[str, Any]] = []

@@ -309,5 +309,7 @@ def collective(**options: Any) -> int:
     engine = options.pop("engine")
     engines = tuple(name for name in (engine or "").split(",") if name)
     if engine is not None and not engines:
-        raise UsageError(f"--engine {engine!r} names none: leave it out for all that are right")
+        raise UsageError(
+            f"--engine {engine!r} names no engine: leave the option out to run all correct engines"
+        )
     return take_part(command_request(CollectiveRequest, options | {"engine": engines}))

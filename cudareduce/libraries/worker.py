@@ -214,8 +214,8 @@ def import_libraries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutInput:
-    """The input of layout `number`, with the plans and programs of kernels by index, and the
-    libraries to time."""
+    """One layout of the input (size, rows, alignment), with the plans and programs of the
+    kernels and the libraries to time on it. `number` is its index in the job."""
 
     number: int
     layout: Layout

@@ -66,7 +66,8 @@ def make(
     if name not in (*PATTERNS, *_SPECIAL, *_PLANTED):
         raise ValueError(f"there is no pattern {pattern!r}")
     if name != "nan" and bool(indices) != (name in _PLANTED):
-        raise ValueError(f"the pattern {pattern!r} lacks indices, or takes none")
+        rule = f"needs indices, such as {name}:0,5" if name in _PLANTED else "takes no indices"
+        raise ValueError(f"the pattern {pattern!r} is invalid: {name} {rule}")
     if name == "nan" and n and not indices:
         indices = [n // 2, n - 1]
     if name == "exact" and reduction.map and reduction.acc.kind == "float":

@@ -276,7 +276,7 @@ def parse(kind: type[_Item], value: Any) -> _Item:
         elif type(item) in _NUMBERS and not -_LARGEST <= item <= _LARGEST:
             raise Unfit(f"{name} is not a finite number")
         elif type(item) is str and not item.isascii() and not _printable(item):
-            raise Unfit(f"{name} holds half a character, which cannot be printed")
+            raise Unfit(f"{name} contains an unpaired UTF-16 surrogate, which cannot be printed")
         values[name] = item
     return kind(**values)
 
@@ -313,7 +313,7 @@ def _converted(name: str, value: Any, types: tuple[Any, ...]) -> Any:
         return ()
     if types[0] == _TEXTS and type(value) is list and {str}.issuperset(map(type, value)):
         if not all(map(_printable, value)):
-            raise Unfit(f"{name} holds half a character, which cannot be printed")
+            raise Unfit(f"{name} contains an unpaired UTF-16 surrogate, which cannot be printed")
         return tuple(value)
     if types[0] is tuple and type(value) is list and _NUMBERS_OR_NONE.issuperset(map(type, value)):
         if not all(number is None or -_LARGEST <= number <= _LARGEST for number in value):

@@ -355,7 +355,8 @@ def _mark_values(reduction: Reduction, probe: Probe, value: int, narrow: bool) -
 
 
 def _difference(plan: Plan, probe: Probe, left: Array, numbers: Array) -> str:
-    """How a partial result differs from that of the marks, in words; empty if it does not."""
+    """Describe how a partial result differs from the expected one, which counts each mark once;
+    empty if it does not."""
     reduction, place = plan.problem.reduction, probe.first
     op = reduction.op
     shared = numbers.sum() * probe.share / probe.count

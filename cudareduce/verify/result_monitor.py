@@ -37,7 +37,8 @@ _EXTREMA = ("min", "max", "argmin", "argmax")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Where the two inputs differ: the first element, and the elements of either."""
+    """The elements in which the two inputs differ: index of the first, and their values in
+    either input."""
 
     start: int
     kept: tuple[Array, Array]
