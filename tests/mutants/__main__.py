@@ -43,7 +43,7 @@ def subjects(judge: Judge, names: Sequence[str]) -> Iterator[Subject]:
     wanted = [name for name in names if name not in texts]
     for choice in load_registry(()).choose(wanted) if wanted or not names else ():
         kernel = choice.kernel
-        yield Subject(kernel.id, kernel.code, judge.queue(kernel), partial(judge.judge, kernel))
+        yield Subject(kernel.id, kernel.text, judge.queue(kernel), partial(judge.judge, kernel))
     for name in [name for name in texts if name in names or not names]:
         judged = partial(judge_operator, judge, name)
         yield Subject(name, texts[name], queue_of(judge, name), judged)

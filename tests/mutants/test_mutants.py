@@ -84,14 +84,14 @@ def test_results_of_mutants_are_merged_and_summarised(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_proofs_are_of_mutants(registry: Registry) -> None:
-    texts = operators() | {name: kernel.code for name, kernel in registry.kernels.items()}
+    texts = operators() | {name: kernel.text for name, kernel in registry.kernels.items()}
     there = {name: {(m.was, m.now) for m in mutants_of(text)} for name, text in texts.items()}
     assert not [key for key in proofs() if key[1:] not in there[key[0]]]
 
 
 def test_a_barrier_is_missed(registry: Registry, cache: Path) -> None:
     kernel = registry.kernels["reduce_v2_no_bank_conflict"]
-    [*barriers] = [mutant for mutant in mutants_of(kernel.code) if mutant.rule == "barrier"]
+    [*barriers] = [mutant for mutant in mutants_of(kernel.text) if mutant.rule == "barrier"]
     with opened(cache, 2, 20.0) as judge:
         [one, other] = judge.judge(kernel, barriers)
     assert one.fate == other.fate == "killed"
