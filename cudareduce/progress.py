@@ -93,7 +93,7 @@ class _Lines(Progress):
     ) -> None:
         super().__init__(what, total, work, clock)
         self._said = clock()
-        say(f"{what} ({total})")
+        say(f"{what}: 0 of {total}")
 
     def _update(self) -> None:
         now = self._clock()

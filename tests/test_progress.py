@@ -17,7 +17,7 @@ def test_the_remaining_time_is_estimated_from_steps_after_the_first(
         now[0] += took
         lines.step()
     assert capsys.readouterr().err.splitlines() == [
-        "measuring (5)",
+        "measuring: 0 of 5",
         "measuring: 1 of 5",
         "measuring: 2 of 5, about 33 s left",
         "measuring: 3 of 5, about 22 s left",
@@ -37,7 +37,7 @@ def test_the_time_left_follows_the_work_and_counts_down(
     now[0] = 42.0
     lines.step()
     assert capsys.readouterr().err.splitlines() == [
-        "verifying (3)",
+        "verifying: 0 of 3",
         "verifying: 0 of 3, job",
         "verifying: 0 of 3, job, about 30 s left",
         "verifying: 0 of 3, job, about 19 s left",
@@ -48,7 +48,7 @@ def test_the_time_left_follows_the_work_and_counts_down(
 def test_results_are_shown_as_they_are_decided(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _Lines("verifying", 2)
     lines.decided("first  right")
-    assert capsys.readouterr().err.splitlines() == ["verifying (2)", "first  right"]
+    assert capsys.readouterr().err.splitlines() == ["verifying: 0 of 2", "first  right"]
     with phase("verifying", 1, quiet=True) as silent:
         silent.decided("right")
     assert capsys.readouterr().err == ""

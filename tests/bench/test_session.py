@@ -81,7 +81,7 @@ def test_all_sizes_and_operators_are_verified_in_one_phase(cudareduce: Call) -> 
     some = "--n", "1000,5000", "--op", "sum,max", "--backend", "cpu"
     code, _, err = cudareduce("bench", *TWO, *some)
     assert code == 0
-    assert re.findall(r"^\w+ \(\d+\)$", err, re.MULTILINE) == ["verifying (4)"]
+    assert re.findall(r"^\w+: 0 of \d+$", err, re.MULTILINE) == ["verifying: 0 of 4"]
 
 
 def test_an_array_that_no_memory_holds_is_skipped_before_anything_is_verified(
