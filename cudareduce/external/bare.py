@@ -166,6 +166,7 @@ _ENTRY = re.compile(r"[\w:]+\s*(?:<[^;{}\"'()]*>)?")
 _WHOLE_NUMBER = re.compile(
     r"(?:const\s+)?(?:std::)?(?:un)?(?:signed|int|long|short|char|auto|size_t|u?int\d+_t)\b"
 )
+_RACE = "data race"
 _DYNAMIC_SHARED = re.compile(r"\bextern\b[^;\"]*\b__shared__")
 #: What a kernel reads that is meant for several blocks.
 _BLOCK_INDEX = re.compile(r"blockIdx|gridDim|this_grid|group_index|block_rank|block_index")
@@ -550,6 +551,7 @@ class BareFile:
         first: Recognised | None = None
         launched: dict[int, tuple[BareKernel, Guess, list[Recording]]] = {}  # by block
         diverges = True  # in every launch
+        is_complete = True  # every likely launch was tried
         refused: CudareduceError | None = None
         search = deadline.share(1 / _SEARCH)
         shown, error = BareKernel(self.path, function, function.name), ""
@@ -568,6 +570,7 @@ class BareFile:
             for guess in chain(*order):
                 again = guess.block in _OTHER_BLOCKS and not guess.shape
                 if search.passed:
+                    is_complete = False
                     break
                 if best is not None and again:
                     continue
@@ -602,7 +605,9 @@ class BareFile:
                     first = Recognised(kernel, guess, programs[0]) if programs else None
         if best is None:
             faulty = self._common_fault(list(launched.values())[: 1 if diverges else 2], deadline)
-            first = faulty or first
+            # The right launch may be among those not tried, but no launch excuses a data race.
+            if faulty and (is_complete or _RACE in faulty.program.wrong):
+                first = faulty
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
             refused = UsageError(
@@ -613,8 +618,8 @@ class BareFile:
         chosen = best or first
         if chosen is not None:
             return chosen
-        if refused is None and deadline.passed:
-            refused = Undecided(f"{function.name} was not tried: the time was over before")
+        if not is_complete:
+            refused = Undecided(f"{function.name}: not all likely launches were tried in time")
         why = refused or UsageError(
             f"{function.name} does not compile: {error}" if error else
             f"{function.name} launches nothing"

@@ -57,7 +57,8 @@ VERDICTS = {
 @pytest.mark.parametrize("name", VERDICTS)
 def test_an_external_case_has_its_verdict(cudareduce: Call, name: str) -> None:
     code, words = VERDICTS[name]
-    done, out, err = cudareduce("verify", CASES / f"{name}.cu", "--backend", "cpu")
+    limit = "--max-time", 120  # of a busy machine
+    done, out, err = cudareduce("verify", CASES / f"{name}.cu", "--backend", "cpu", *limit)
     assert done == code and words in out, out + err
 
 

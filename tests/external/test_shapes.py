@@ -112,7 +112,8 @@ VERDICTS = {
 def test_a_shape_of_external_code_has_its_verdict(cudareduce: Call, name: str) -> None:
     code, words = VERDICTS[name]
     [path] = SHAPES.glob(f"{name}.cu*")
-    done, out, err = cudareduce("verify", path, "--backend", "cpu")
+    limit = "--max-time", 300  # of a busy machine
+    done, out, err = cudareduce("verify", path, "--backend", "cpu", *limit)
     assert done == code and words in out + err, out + err
 
 
