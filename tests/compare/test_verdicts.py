@@ -705,7 +705,7 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("records.3", {"pct_ceiling": float("nan")}, "not a finite number"),
     ("records.3", {"sm_mhz": -1}, "sm_mhz is -1.0"),
-    ("records.3", {"kernel": "\ud800"}, "half a character"),
+    ("records.3", {"kernel": "\ud800"}, "an unpaired UTF-16 surrogate"),
     ("records.3", {"region": "bogus"}, "region is 'bogus'"),
     ("tool", {"name": "nvbench"}, "is of 'nvbench': bench"),
     (
