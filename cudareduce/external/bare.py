@@ -608,6 +608,8 @@ class BareFile:
             # The right launch may be among those not tried, but no launch excuses a data race.
             if faulty and (is_complete or _RACE in faulty.program.wrong):
                 first = faulty
+            elif faulty:
+                refused = Undecided(f"{function.name}: not all likely launches were tried in time")
         if best is not None and not self.options.arg and not best.is_likely:
             fault = best.program.fault
             refused = UsageError(
@@ -618,8 +620,8 @@ class BareFile:
         chosen = best or first
         if chosen is not None:
             return chosen
-        if not is_complete:
-            refused = Undecided(f"{function.name}: not all likely launches were tried in time")
+        if refused is None and deadline.passed:
+            refused = Undecided(f"{function.name} was not tried: the time was over before")
         why = refused or UsageError(
             f"{function.name} does not compile: {error}" if error else
             f"{function.name} launches nothing"

@@ -84,7 +84,7 @@ def test_results_of_mutants_are_merged_and_summarised(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_proofs_are_of_mutants(registry: Registry) -> None:
-    texts = operators() | {name: kernel.text for name, kernel in registry.kernels.items()}
+    texts = operators() | {name: kernel.code for name, kernel in registry.kernels.items()}
     there = {name: {(m.was, m.now) for m in mutants_of(text)} for name, text in texts.items()}
     assert not [key for key in proofs() if key[1:] not in there[key[0]]]
 
